@@ -1,0 +1,23 @@
+"""What is built from the C in this folder: the preload library and Python's binding."""
+
+from nativebuild import Artifact, Binding, Library
+
+ARTIFACTS: list[Artifact] = [
+    Library(
+        name="libaliquot",
+        target="shim/libaliquot.so",
+        sources=("shim/src/*.c",),
+        includes=("shim/include", "shim/abi"),
+        flags=("-U_FORTIFY_SOURCE", "-fno-stack-protector"),
+        link=("-Wl,-soname,libaliquot.so", "-Wl,--version-script=shim/src/exports.map"),
+        inputs=("shim/src/exports.map",),
+    ),
+    Binding(
+        name="shim-binding",
+        module="shim._files",
+        cdefs=("shim/include/limits_layout.h", "shim/include/usage_layout.h"),
+        prelude='#include "limits.h"\n#include "usage.h"\n',
+        sources=("shim/src/limits.c", "shim/src/usage.c"),
+        includes=("shim/include", "shim/abi"),
+    ),
+]
