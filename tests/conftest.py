@@ -1,0 +1,15 @@
+"""What holds for every test: with ALIQUOT_NO_SKIPS, a test that skips has failed."""
+
+import os
+
+import pytest
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
+    report = yield
+    if report.skipped and os.environ.get("ALIQUOT_NO_SKIPS") and not hasattr(report, "wasxfail"):
+        reason = report.longrepr[2] if isinstance(report.longrepr, tuple) else report.longrepr
+        report.outcome = "failed"
+        report.longrepr = f"{item.nodeid} may not skip here: {reason}"
+    return report
