@@ -12,4 +12,3 @@
 #include "cuda_array.h"
 #include "cuda_copy.h"
 #include "cuda_external.h"
-#include "cuda_graph_memory.h"
