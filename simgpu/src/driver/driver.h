@@ -13,7 +13,7 @@
 
 #include "core.h"
 #include "cuda_abi.h"
-#include "cuda_graph_abi.h"
+#include "cuda_exec_abi.h"
 #include "table.h"
 
 #define ENTRY __attribute__((visibility("default"))) CUresult
