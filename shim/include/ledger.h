@@ -19,6 +19,9 @@ bool ledger_ready(void);
 unsigned ledger_devices(void);
 int ledger_find(const uint8_t uuid[16]);
 
+/* The uuid (16 raw bytes, valid for the life of the process) of a device below ledger_devices(). */
+const uint8_t *ledger_uuid(unsigned device);
+
 /* Takes bytes from what is left under the cap; false: refused, counted and, if asked for, logged. */
 bool ledger_reserve(unsigned device, uint64_t bytes);
 void ledger_release(unsigned device, uint64_t bytes);
@@ -29,6 +32,9 @@ void ledger_force(unsigned device, uint64_t bytes);
 /* The cap (UINT64_MAX: none) and what all living processes of the container hold. */
 uint64_t ledger_limit(unsigned device);
 uint64_t ledger_used(unsigned device);
+
+/* What this process alone holds by the account. */
+uint64_t ledger_held(unsigned device);
 
 /* Whether the process with this pid (in our pid namespace) belongs to the container's account. */
 bool ledger_knows_pid(int32_t pid);
