@@ -226,4 +226,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # By its name, so that the parts' descriptions are instances of the same classes.
+    from nativebuild import main as build_named
+
+    sys.exit(build_named())

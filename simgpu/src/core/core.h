@@ -28,10 +28,13 @@
 /* --- opening ------------------------------------------------------------------------------- */
 
 /*
- * Maps the node that ALIQUOT_SIM_STATE names, attaches the process, and keeps both for the life of
- * the process. On failure returns NULL and *why is a static sentence for the user ("is not a
- * simulated node", "was made by another version", ...). Thread-safe, cheap when already open,
- * correct again in a forked child (which becomes a process of its own, with nothing in it).
+ * Maps the node that ALIQUOT_SIM_STATE names and keeps it for the life of the process. On failure
+ * returns NULL and *why is a sentence for the user ("... was made by another version", ...) that
+ * stays until the next failure. Thread-safe and cheap when already open.
+ *
+ * Looking at the node takes no process slot: the first call under "memory", "time" or
+ * sim_count_launch() makes this program a process of the node, and again in a forked child, which
+ * starts with nothing in it.
  */
 const struct sim_state *sim_node(const char **why);
 
@@ -40,7 +43,8 @@ uint64_t sim_now(void);
 
 /* --- memory -------------------------------------------------------------------------------- */
 
-/* Books device memory for this process; -ENOMEM when the device has less free. */
+/* Books device memory for this process; -ENOMEM when the device has less free, -EUSERS when the
+ * node has no slot for one more process. In null mode it only counts. */
 int sim_reserve(unsigned device, uint64_t bytes);
 void sim_release(unsigned device, uint64_t bytes);
 uint64_t sim_free_bytes(unsigned device);
@@ -50,6 +54,7 @@ uint64_t sim_free_bytes(unsigned device);
 /*
  * Queues work of `duration_ns` that may start at `not_before` on the active axis (or now, if that
  * is later) and returns its end. Streams in order: pass the end of what came before on the stream.
+ * A `not_before` beyond all queued work (left from before a cancel) means: after that work.
  */
 uint64_t sim_submit(unsigned device, uint64_t not_before, uint64_t duration_ns);
 
@@ -59,12 +64,16 @@ uint64_t sim_active(unsigned device);
 /* Whether `end` has been reached by now. */
 bool sim_reached(unsigned device, uint64_t end);
 
-/* Sleeps until `end` is reached; -EIO when the device is lost meanwhile. Never holds a lock. */
+/* Sleeps until `end` is reached, never with a lock held; -EIO when the device is lost meanwhile,
+ * -ECANCELED when the work was dropped. */
 int sim_wait(unsigned device, uint64_t end);
 
 /*
  * The node's clock when `end` was reached. Exact for the last SIM_SLICES slices of the process;
  * older ends answer with the oldest slice still known. `end` must have been reached.
+ *
+ * The active axis stands still while the process has no work. So what was recorded on an idle
+ * stream happened when it was recorded: the later one of sim_wall() and the clock at the record.
  */
 uint64_t sim_wall(unsigned device, uint64_t end);
 

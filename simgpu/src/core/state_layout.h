@@ -10,11 +10,14 @@ enum {
     SIM_LAYOUT = 1,
     SIM_DEVICES = 16,
     SIM_PROCESSES = 256,
+    SIM_OBSERVERS = 1024,      /* readers at one time: they take locks but are no processes */
     SIM_SLICE_NS = 2000000,    /* a turn of one process when several want the GPU */
     SIM_WINDOW_NS = 166666667, /* NVML's sampling window: six a second */
     SIM_SLICES = 4096,         /* slices remembered per process and device, for sim_wall */
     SIM_SAMPLES = 64,          /* utilisation windows remembered per process and device */
     SIM_FAULTS = 8,            /* faults that can be pending on a device */
+    SIM_XIDS = 16,             /* Xid events remembered per device */
+    SIM_UNDO = 64,             /* words that one step under a lock may change */
     SIM_UUID_BYTES = 48,
     SIM_NAME_BYTES = 96,
 };
@@ -44,8 +47,8 @@ struct sim_profile {
     uint32_t pcie_generation;
     uint32_t pcie_width;
     int32_t numa_node;
-    uint32_t pcie_switch;              /* devices with the same number hang on one switch */
-    uint32_t nvlinks[SIM_DEVICES];     /* number of links to each other device */
+    uint32_t pcie_switch;          /* devices with the same number hang on one switch */
+    uint32_t nvlinks[SIM_DEVICES]; /* number of links to each other device */
     uint32_t nvlink_version;
     uint32_t reserved;
 };
@@ -58,16 +61,14 @@ struct sim_pending_fault {
     uint64_t delay_ns;
 };
 
-/* A lock that names its owner, and what to undo should the owner be dead. */
+/* A lock that names its owner, and what to undo should the owner be dead (lock.h). */
 struct sim_lock {
-    uint32_t owner; /* process slot + 1; 0: free */
-    uint32_t waiters;
+    uint32_t owner; /* the owner's ticket; 0: free */
     uint32_t undo_count;
-    uint32_t reserved;
     struct {
-        uint64_t offset;
-        uint64_t value;
-    } undo[64];
+        uint64_t offset; /* of a word in the file ... */
+        uint64_t value;  /* ... and what it was before */
+    } undo[SIM_UNDO];
 };
 
 /* What one process has on one device. */
@@ -88,10 +89,10 @@ struct sim_usage {
     } samples[SIM_SAMPLES];
 };
 
-/* A process of the node. Alive while it holds the OFD lock on byte `slot` of the file. */
+/* A process of the node. Alive while it holds the OFD lock of its slot (view.h). */
 struct sim_process {
-    int32_t pid; /* in its own pid namespace; 0: free slot */
-    uint32_t generation;
+    int32_t pid;            /* in its own pid namespace; 0: free slot */
+    uint32_t generation;    /* differs between processes that had the same slot */
     uint64_t pid_namespace; /* inode of /proc/self/ns/pid */
     uint64_t start_ticks;   /* field 22 of /proc/self/stat */
     char name[64];          /* what NVML shows: the executable's path */
@@ -101,19 +102,23 @@ struct sim_process {
 struct sim_device {
     struct sim_profile profile;
     struct sim_lock lock;
-    uint64_t time_ns;       /* the timeline is settled up to here */
-    uint64_t used_bytes;    /* sum over the processes */
-    uint64_t slice_left_ns; /* of the process whose turn it is */
-    uint32_t turn;          /* its slot */
-    uint32_t lost;          /* fell off the bus: every call answers so */
+    uint64_t time_ns;    /* the timeline is settled up to here */
+    uint64_t used_bytes; /* sum over the processes */
+    uint64_t idle_ns;    /* how much of it nobody used, since the node was made */
+    uint64_t turn;       /* whose turn it is: a runnable slot, if there is one */
+    uint64_t turn_started_ns;
+    uint64_t checked_ns; /* when the runnable processes were last looked at for dead ones */
+    uint32_t lost;       /* fell off the bus: every call answers so */
+    uint32_t armed;      /* 1: lost, or a fault is pending; what a launch looks at */
     uint64_t runnable[SIM_PROCESSES / 64]; /* bit set: active < horizon */
-    uint64_t xid_count;     /* events ever posted; the last 16 are kept */
+    uint64_t xid_count;                    /* events ever posted; the last SIM_XIDS are kept */
     struct {
         uint64_t xid;
         uint64_t wall_ns;
-    } xids[16];
+    } xids[SIM_XIDS];
     uint64_t ecc_errors;
     uint64_t energy_busy_ns; /* busy time of processes that are gone, for totals that never fall */
+    uint64_t gone_launches;  /* and their launches */
     struct sim_pending_fault faults[SIM_FAULTS];
 };
 
@@ -122,14 +127,16 @@ struct sim_state {
     uint32_t layout;
     uint32_t device_count;
     uint64_t file_bytes;
-    uint64_t made_wall_ns; /* sim_now() when the node was made: a file from before a reboot is stale */
-    char boot_id[40];      /* /proc/sys/kernel/random/boot_id of that moment */
+    uint64_t
+        made_wall_ns; /* sim_now() when the node was made: a file from before a reboot is stale */
+    char boot_id[40]; /* /proc/sys/kernel/random/boot_id of that moment */
     char driver_version[32];
-    uint32_t cuda_version;      /* 13000 */
-    uint32_t null_mode;         /* 1: launches and allocations only count */
-    uint32_t hide_idle;         /* 1: NVML lists only processes with work, as some drivers do */
-    uint32_t nvml_delay_us;     /* slow NVML on request */
-    struct sim_lock lock;       /* process slots */
+    uint32_t cuda_version;  /* 13000 */
+    uint32_t null_mode;     /* 1: launches and allocations only count */
+    uint32_t hide_idle;     /* 1: NVML lists only processes with work, as some drivers do */
+    uint32_t nvml_delay_us; /* slow NVML on request */
+    struct sim_lock lock;   /* process slots */
+    uint32_t generations[SIM_PROCESSES + SIM_OBSERVERS]; /* counts who had the number */
     struct sim_device devices[SIM_DEVICES];
     struct sim_process processes[SIM_PROCESSES];
 };

@@ -1,0 +1,189 @@
+/*
+ * Moving the timeline.
+ *
+ * One step lasts until something changes: the turn is over, the process has nothing left, a
+ * sampling window ends, or now. Between steps two things hold: the time since the node was made is
+ * the sum of all active times and the idle time, and if anybody is runnable, so is who has the
+ * turn.
+ */
+#include "timeline.h"
+
+#include "number.h"
+#include "slot.h"
+
+enum { WORDS = SIM_PROCESSES / 64 };
+
+/* How often, at most, runnable processes are looked at for dead ones. */
+#define CHECK_NS 50000000
+
+static inline uint64_t earlier(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Whether anybody but `slot` is runnable. */
+static inline bool others_runnable(const struct sim_device *device, unsigned slot)
+{
+    uint64_t all = 0;
+    for (unsigned word = 0; word < WORDS; word++) {
+        uint64_t mine = word == slot / 64 ? UINT64_C(1) << slot % 64 : 0;
+        all |= device->runnable[word] & ~mine;
+    }
+    return all != 0;
+}
+
+/* The runnable slot after `slot`, round the end; `slot` itself comes last. -1: nobody. */
+static int next_runnable(const struct sim_device *device, unsigned slot)
+{
+    for (unsigned step = 1; step <= WORDS + 1; step++) {
+        unsigned from = step == 1 ? slot + 1 : (slot / 64 + step - 1) * 64;
+        unsigned word = from / 64 % WORDS;
+        uint64_t candidates = device->runnable[word];
+        if (step == 1)
+            candidates &= from % 64 ? ~UINT64_C(0) << from % 64 : ~UINT64_C(0);
+        if (candidates)
+            return (int)(word * 64 + (unsigned)__builtin_ctzll(candidates));
+    }
+    return -1;
+}
+
+static void pass_turn(struct sim_held *held)
+{
+    struct sim_device *device = held->device;
+    int next = next_runnable(device, (unsigned)device->turn);
+    if (next >= 0)
+        sim_set(held, &device->turn, (uint64_t)next);
+    sim_set(held, &device->turn_started_ns, device->time_ns);
+}
+
+void sim_enlist(struct sim_held *held, unsigned slot)
+{
+    struct sim_device *device = held->device;
+    uint64_t *word = &device->runnable[slot / 64];
+
+    if (!others_runnable(device, slot)) {
+        sim_set(held, &device->turn, slot);
+        sim_set(held, &device->turn_started_ns, device->time_ns);
+    }
+    sim_set(held, word, *word | UINT64_C(1) << slot % 64);
+}
+
+void sim_retire(struct sim_held *held, unsigned slot)
+{
+    struct sim_device *device = held->device;
+    uint64_t *word = &device->runnable[slot / 64];
+
+    sim_set(held, word, *word & ~(UINT64_C(1) << slot % 64));
+    if (device->turn == slot)
+        pass_turn(held);
+}
+
+uint64_t sim_turn_delay(const struct sim_held *held, unsigned slot)
+{
+    const struct sim_device *device = held->device;
+    if (device->turn == slot)
+        return 0;
+    const struct sim_usage *usage = &held->state->processes[device->turn].usages[held->index];
+    uint64_t used = (device->time_ns - device->turn_started_ns) % SIM_SLICE_NS;
+    return earlier(SIM_SLICE_NS - used, usage->horizon_ns - usage->active_ns);
+}
+
+/* Adds [time, until) to a process: its account, where it lies on the clock, and the sample. */
+static void credit(struct sim_held *held, struct sim_usage *usage, uint64_t until, bool sampled)
+{
+    uint64_t time = held->device->time_ns;
+    uint64_t last = (usage->slice_count - 1) % SIM_SLICES;
+
+    if (usage->slice_count == 0 ||
+        time - usage->slices[last].wall_ns != usage->active_ns - usage->slices[last].active_ns) {
+        uint64_t fresh = usage->slice_count % SIM_SLICES;
+        sim_set(held, &usage->slices[fresh].active_ns, usage->active_ns);
+        sim_set(held, &usage->slices[fresh].wall_ns, time);
+        sim_set(held, &usage->slice_count, usage->slice_count + 1);
+    }
+    if (sampled) {
+        uint64_t window = time / SIM_WINDOW_NS;
+        uint64_t sample = (usage->sample_count - 1) % SIM_SAMPLES;
+        if (usage->sample_count == 0 || usage->samples[sample].window != window) {
+            sample = usage->sample_count % SIM_SAMPLES;
+            sim_set(held, &usage->samples[sample].window, window);
+            sim_set(held, &usage->samples[sample].busy_ns, until - time);
+            sim_set(held, &usage->sample_count, usage->sample_count + 1);
+        } else {
+            sim_set(held, &usage->samples[sample].busy_ns,
+                    usage->samples[sample].busy_ns + (until - time));
+        }
+    }
+    sim_set(held, &usage->active_ns, usage->active_ns + (until - time));
+}
+
+/* The end of a step that would last until `until`: no step crosses the end of a sampling window,
+ * except that windows too old to be remembered are passed in one go, without samples. */
+static uint64_t within_window(uint64_t time, uint64_t until, bool *sampled)
+{
+    uint64_t first = time / SIM_WINDOW_NS;
+    uint64_t last = until / SIM_WINDOW_NS;
+
+    *sampled = last - first <= SIM_SAMPLES;
+    if (last == first)
+        return until;
+    return *sampled ? (first + 1) * SIM_WINDOW_NS : (last - SIM_SAMPLES) * SIM_WINDOW_NS;
+}
+
+static void step(struct sim_held *held, uint64_t now)
+{
+    struct sim_device *device = held->device;
+    unsigned slot = (unsigned)device->turn;
+    uint64_t time = device->time_ns;
+    uint64_t until = now;
+    bool sampled;
+
+    if (!sim_is_runnable(device, slot)) {
+        sim_set(held, &device->idle_ns, device->idle_ns + (now - time));
+        sim_set(held, &device->time_ns, now);
+        return;
+    }
+    bool contended = others_runnable(device, slot);
+    if (contended) {
+        /* More than a slice since the turn began: it was alone, and began turn after turn. */
+        uint64_t used = time - device->turn_started_ns;
+        if (used >= SIM_SLICE_NS)
+            sim_set(held, &device->turn_started_ns, time - used % SIM_SLICE_NS);
+        until = earlier(until, device->turn_started_ns + SIM_SLICE_NS);
+    }
+    struct sim_usage *usage = sim_usage_of(held, slot);
+    until = earlier(until, time + (usage->horizon_ns - usage->active_ns));
+    until = within_window(time, until, &sampled);
+    credit(held, usage, until, sampled);
+    sim_set(held, &device->time_ns, until);
+    if (usage->active_ns == usage->horizon_ns)
+        sim_retire(held, slot);
+    else if (contended && until == device->turn_started_ns + SIM_SLICE_NS)
+        pass_turn(held);
+}
+
+/* A dead process's queue would go on taking turns: look for them now and then. */
+static void drop_dead(struct sim_held *held, uint64_t now)
+{
+    struct sim_device *device = held->device;
+
+    sim_set(held, &device->checked_ns, now);
+    sim_commit(held);
+    for (unsigned slot = 0; slot < SIM_PROCESSES; slot++) {
+        if (sim_is_runnable(device, slot) && slot != held->number &&
+            !sim_number_taken(held->view, slot))
+            sim_slot_wipe(held, slot);
+    }
+}
+
+void sim_advance(struct sim_held *held, uint64_t now)
+{
+    struct sim_device *device = held->device;
+
+    if (now > device->checked_ns + CHECK_NS && others_runnable(device, held->number))
+        drop_dead(held, now);
+    while (device->time_ns < now) {
+        step(held, now);
+        sim_commit(held);
+    }
+}
