@@ -35,7 +35,7 @@ FOREIGN = {
 
 HEADING = """\
 /*
- * Every entry of the driver API: ENTRY(base name, symbol, first CUDA version, stream variant).
+ * Every entry of the driver API: NAME(base name, symbol, first CUDA version, stream variant).
  * Written by `python -m simgpu.names`; sorted by base name, then variant, then version.
  */
 """
@@ -56,7 +56,7 @@ class Entry:
     symbol: str
 
     def row(self) -> str:
-        return f"ENTRY({self.base}, {self.symbol}, {self.version}, {self.variant})\n"
+        return f"NAME({self.base}, {self.symbol}, {self.version}, {self.variant})\n"
 
 
 def headers_folder() -> Path:
