@@ -80,3 +80,8 @@ static inline struct sim_usage *sim_usage_of(struct sim_held *held, unsigned slo
 {
     return &held->state->processes[slot].usages[held->index];
 }
+
+static inline struct sim_history *sim_history_of(struct sim_held *held, unsigned slot)
+{
+    return &held->state->histories[slot][held->index];
+}

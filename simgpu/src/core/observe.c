@@ -82,6 +82,8 @@ int sim_read_device(struct sim_state *state, unsigned device, struct sim_device_
     reading->lost = shared->lost;
     for (unsigned slot = 0; slot < SIM_PROCESSES; slot++) {
         const struct sim_usage *usage = sim_usage_of(&held, slot);
+        uint32_t generation = __atomic_load_n(&state->processes[slot].generation, __ATOMIC_RELAXED);
+        reading->usages[slot].generation = generation;
         reading->usages[slot].used_bytes = usage->used_bytes;
         reading->usages[slot].active_ns = usage->active_ns;
         reading->usages[slot].horizon_ns = usage->horizon_ns;

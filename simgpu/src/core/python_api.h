@@ -33,6 +33,8 @@ struct sim_device_reading {
         uint64_t active_ns;
         uint64_t horizon_ns;
         uint64_t launches;
+        uint32_t generation; /* whose numbers these are, if the slot has changed hands since */
+        uint32_t reserved;
     } usages[SIM_PROCESSES];
 };
 

@@ -117,6 +117,7 @@ uint64_t sim_wall(unsigned device, uint64_t end)
     if (!view || !sim_hold_as_process(view, device, &held))
         return sim_now();
     const struct sim_usage *usage = sim_usage_of(&held, held.number);
+    const struct sim_history *history = sim_history_of(&held, held.number);
     uint64_t wall = held.device->time_ns;
     uint64_t high = usage->slice_count;
     uint64_t low = high > SIM_SLICES ? high - SIM_SLICES : 0;
@@ -124,16 +125,16 @@ uint64_t sim_wall(unsigned device, uint64_t end)
     /* The last slice that starts before `end`: at its very start a slice has reached nothing. */
     while (low < high) {
         uint64_t middle = low + (high - low) / 2;
-        if (usage->slices[middle % SIM_SLICES].active_ns < end)
+        if (history->slices[middle % SIM_SLICES].active_ns < end)
             low = middle + 1;
         else
             high = middle;
     }
     if (low > oldest) {
         uint64_t slice = (low - 1) % SIM_SLICES;
-        wall = usage->slices[slice].wall_ns + (end - usage->slices[slice].active_ns);
+        wall = history->slices[slice].wall_ns + (end - history->slices[slice].active_ns);
     } else if (usage->slice_count > 0) {
-        wall = usage->slices[oldest % SIM_SLICES].wall_ns;
+        wall = history->slices[oldest % SIM_SLICES].wall_ns;
     }
     sim_unhold(&held);
     return wall;

@@ -77,16 +77,21 @@ struct sim_usage {
     uint64_t active_ns;  /* exact busy time, and the process's own time axis */
     uint64_t horizon_ns; /* where its queued work ends on that axis */
     uint64_t launches;
-    uint64_t slice_count; /* slices ever written into the ring */
+    uint64_t slice_count; /* slices ever written into its history */
     uint64_t sample_count;
-    struct {
-        uint64_t active_ns; /* where the slice starts on the active axis ... */
-        uint64_t wall_ns;   /* ... and on the node's clock; it runs to the next one's active_ns */
-    } slices[SIM_SLICES];
     struct {
         uint64_t window;  /* wall_ns / SIM_WINDOW_NS */
         uint64_t busy_ns; /* inside that window */
     } samples[SIM_SAMPLES];
+};
+
+/* Where a process's time on a device lies on the node's clock: a ring of slices. Kept apart from
+ * the accounts, so that who reads all accounts touches few pages. */
+struct sim_history {
+    struct {
+        uint64_t active_ns; /* where the slice starts on the active axis ... */
+        uint64_t wall_ns;   /* ... and on the node's clock; it runs to the next one's active_ns */
+    } slices[SIM_SLICES];
 };
 
 /* A process of the node. Alive while it holds the OFD lock of its slot (view.h). */
@@ -139,4 +144,5 @@ struct sim_state {
     uint32_t generations[SIM_PROCESSES + SIM_OBSERVERS]; /* counts who had the number */
     struct sim_device devices[SIM_DEVICES];
     struct sim_process processes[SIM_PROCESSES];
+    struct sim_history histories[SIM_PROCESSES][SIM_DEVICES];
 };

@@ -88,33 +88,37 @@ uint64_t sim_turn_delay(const struct sim_held *held, unsigned slot)
     return earlier(SIM_SLICE_NS - used, usage->horizon_ns - usage->active_ns);
 }
 
-/* Adds [time, until) to a process: its account, where it lies on the clock, and the sample. */
-static void credit(struct sim_held *held, struct sim_usage *usage, uint64_t until, bool sampled)
+/* Where the process's time from now on lies on the clock, unless that follows from before. */
+static void chronicle(struct sim_held *held, unsigned slot)
 {
+    struct sim_usage *usage = sim_usage_of(held, slot);
+    struct sim_history *history = sim_history_of(held, slot);
     uint64_t time = held->device->time_ns;
     uint64_t last = (usage->slice_count - 1) % SIM_SLICES;
 
-    if (usage->slice_count == 0 ||
-        time - usage->slices[last].wall_ns != usage->active_ns - usage->slices[last].active_ns) {
-        uint64_t fresh = usage->slice_count % SIM_SLICES;
-        sim_set(held, &usage->slices[fresh].active_ns, usage->active_ns);
-        sim_set(held, &usage->slices[fresh].wall_ns, time);
-        sim_set(held, &usage->slice_count, usage->slice_count + 1);
+    if (usage->slice_count > 0 &&
+        time - history->slices[last].wall_ns == usage->active_ns - history->slices[last].active_ns)
+        return;
+    uint64_t fresh = usage->slice_count % SIM_SLICES;
+    sim_set(held, &history->slices[fresh].active_ns, usage->active_ns);
+    sim_set(held, &history->slices[fresh].wall_ns, time);
+    sim_set(held, &usage->slice_count, usage->slice_count + 1);
+}
+
+/* What NVML will say about the sampling window that the time lies in. */
+static void sample(struct sim_held *held, struct sim_usage *usage, uint64_t busy_ns)
+{
+    uint64_t window = held->device->time_ns / SIM_WINDOW_NS;
+    uint64_t last = (usage->sample_count - 1) % SIM_SAMPLES;
+
+    if (usage->sample_count > 0 && usage->samples[last].window == window) {
+        sim_set(held, &usage->samples[last].busy_ns, usage->samples[last].busy_ns + busy_ns);
+        return;
     }
-    if (sampled) {
-        uint64_t window = time / SIM_WINDOW_NS;
-        uint64_t sample = (usage->sample_count - 1) % SIM_SAMPLES;
-        if (usage->sample_count == 0 || usage->samples[sample].window != window) {
-            sample = usage->sample_count % SIM_SAMPLES;
-            sim_set(held, &usage->samples[sample].window, window);
-            sim_set(held, &usage->samples[sample].busy_ns, until - time);
-            sim_set(held, &usage->sample_count, usage->sample_count + 1);
-        } else {
-            sim_set(held, &usage->samples[sample].busy_ns,
-                    usage->samples[sample].busy_ns + (until - time));
-        }
-    }
-    sim_set(held, &usage->active_ns, usage->active_ns + (until - time));
+    uint64_t fresh = usage->sample_count % SIM_SAMPLES;
+    sim_set(held, &usage->samples[fresh].window, window);
+    sim_set(held, &usage->samples[fresh].busy_ns, busy_ns);
+    sim_set(held, &usage->sample_count, usage->sample_count + 1);
 }
 
 /* The end of a step that would last until `until`: no step crosses the end of a sampling window,
@@ -154,7 +158,10 @@ static void step(struct sim_held *held, uint64_t now)
     struct sim_usage *usage = sim_usage_of(held, slot);
     until = earlier(until, time + (usage->horizon_ns - usage->active_ns));
     until = within_window(time, until, &sampled);
-    credit(held, usage, until, sampled);
+    chronicle(held, slot);
+    if (sampled)
+        sample(held, usage, until - time);
+    sim_set(held, &usage->active_ns, usage->active_ns + (until - time));
     sim_set(held, &device->time_ns, until);
     if (usage->active_ns == usage->horizon_ns)
         sim_retire(held, slot);

@@ -107,6 +107,8 @@ static struct sim_view *map(const char *path, int file, const struct stat *statu
         free(view);
         return NULL;
     }
+    /* Little of the file is ever used, so reading ahead would only fill the memory. */
+    madvise(memory, sizeof(struct sim_state), MADV_RANDOM);
     view->state = memory;
     view->keeper = -1;
     view->probe = file;
