@@ -1,20 +1,5 @@
-"""Simulated GPUs: nodes that processes share through one file, and libraries they load."""
+"""Simulated GPUs: nodes that processes share through one file, and libraries they load.
 
-from simgpu.faults import FaultError
-from simgpu.models import GpuProfile, SpecError, parse_spec
-from simgpu.node import LIBRARIES, Node, NodeError
-from simgpu.snapshot import Device, Process, Snapshot, Usage
-
-__all__ = [
-    "LIBRARIES",
-    "Device",
-    "FaultError",
-    "GpuProfile",
-    "Node",
-    "NodeError",
-    "Process",
-    "Snapshot",
-    "SpecError",
-    "Usage",
-    "parse_spec",
-]
+`simgpu.node` makes nodes and looks at them; `simgpu.models` knows the hardware. Nothing is imported
+here, because the native build reads this package before its binding exists.
+"""

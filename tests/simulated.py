@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from simgpu import Node, Snapshot
+from simgpu.node import Node
+from simgpu.snapshot import Snapshot
 
 __all__ = ["SimulatedNode", "simulated_node"]
 
@@ -42,6 +43,8 @@ class SimulatedNode:
 @contextmanager
 def simulated_node(spec: str = "1xA100-80G", **options: Any) -> Iterator[SimulatedNode]:
     """A fresh node with these GPUs; options are those of Node.create."""
-    with tempfile.TemporaryDirectory(prefix="aliquot-test-", dir=_FOLDER) as folder:
-        with Node.create(Path(folder) / "node", spec, **options) as node:
-            yield SimulatedNode(node)
+    with (
+        tempfile.TemporaryDirectory(prefix="aliquot-test-", dir=_FOLDER) as folder,
+        Node.create(Path(folder) / "node", spec, **options) as node,
+    ):
+        yield SimulatedNode(node)
