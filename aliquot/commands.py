@@ -28,4 +28,4 @@ COMMANDS = {
 
 
 def load(name: str) -> Command:
-    return cast(Command, importlib.import_module(COMMANDS[name]))
+    return cast("Command", importlib.import_module(COMMANDS[name]))

@@ -23,7 +23,7 @@ def command_that(action) -> SimpleNamespace:
 def registered(monkeypatch: pytest.MonkeyPatch):
     def register(action) -> None:
         monkeypatch.setattr(cli, "COMMANDS", {"probe": "unused"})
-        monkeypatch.setattr(cli, "load", lambda name: command_that(action))
+        monkeypatch.setattr(cli, "load", lambda _name: command_that(action))
 
     return register
 
@@ -91,13 +91,9 @@ def test_every_command_helps(name: str, capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_command_imports_only_its_own_part() -> None:
     """`aliquot run` must start at once, so no other part may be pulled in."""
+    script = "import sys\nfrom aliquot.cli import main\nmain(['version'])\nprint(*sys.modules)"
     loaded = subprocess.run(
-        [
-            sys.executable,
-            "-c",
-            "import sys\nfrom aliquot.cli import main\nmain(['version'])\n"
-            "print(*sorted(sys.modules))",
-        ],
+        [sys.executable, "-c", script],
         check=True,
         capture_output=True,
         text=True,
