@@ -16,8 +16,8 @@ ARTIFACTS: list[Artifact] = [
         name="shim-binding",
         module="shim._files",
         cdefs=("shim/include/limits_layout.h", "shim/include/usage_layout.h"),
-        prelude='#include "limits.h"\n#include "usage.h"\n',
-        sources=("shim/src/limits.c", "shim/src/usage.c"),
+        prelude='#include "limits_file.h"\n#include "usage_file.h"\n',
+        sources=("shim/src/limits.c", "shim/src/usage.c", "shim/src/liveness.c"),
         includes=("shim/include", "shim/abi"),
     ),
 ]
