@@ -22,8 +22,7 @@ int ledger_find(const uint8_t uuid[16]);
 /* The uuid (16 raw bytes, valid for the life of the process) of a device below ledger_devices(). */
 const uint8_t *ledger_uuid(unsigned device);
 
-/* Takes bytes from what is left under the cap; false: refused, counted and, if asked for, logged.
- */
+/* Takes bytes from what is left under the cap; false: refused, counted and, on request, logged. */
 bool ledger_reserve(unsigned device, uint64_t bytes);
 void ledger_release(unsigned device, uint64_t bytes);
 

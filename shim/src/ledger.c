@@ -65,6 +65,11 @@ int ledger_find(const uint8_t uuid[16])
     return -1;
 }
 
+const uint8_t *ledger_uuid(unsigned device)
+{
+    return account.uuids[device];
+}
+
 /* The address of a holding, fixed in a register: else GCC computes it anew for every field. */
 static inline struct holding *holding_of(unsigned device)
 {
