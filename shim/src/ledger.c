@@ -341,6 +341,11 @@ uint64_t ledger_used(unsigned device)
     return likely(total <= USAGE_VALUE_MAX) ? total : use_of_many(holding);
 }
 
+uint64_t ledger_held(unsigned device)
+{
+    return ledger_ready() ? usage_decode(private_load(holding_of(device)->truth)) : 0;
+}
+
 bool ledger_knows_pid(int32_t pid)
 {
     if (!ledger_ready())
