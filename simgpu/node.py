@@ -1,6 +1,7 @@
 """A simulated node as Python sees it: makes it, looks at it, breaks it, never runs on it."""
 
 import dataclasses
+import errno
 import os
 from collections.abc import Mapping
 from pathlib import Path
@@ -158,10 +159,10 @@ class Node:
         )
 
     def _do(self, result: int) -> None:
+        if result == -errno.ENOSPC:
+            raise NodeError("too many faults wait for their calls already; `clear` removes them")
         if result:
-            raise NodeError(
-                f"{self.path}: {os.strerror(-result)}; `clear` removes the faults that wait"
-            )
+            raise NodeError(f"{self.path} cannot be used: {os.strerror(-result)}")
 
     def _read_device(self, device: int) -> Any:
         reading = ffi.new("struct sim_device_reading *")

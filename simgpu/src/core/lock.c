@@ -75,6 +75,7 @@ static void acquire_slowly(struct sim_view *view, struct sim_lock *lock, uint32_
         if (sim_now() >= suspicious_ns) {
             if (!sim_ticket_alive(view, owner) && swap(&lock->owner, owner, ticket | WAITERS)) {
                 undo(view->state, lock);
+                lock->rescues++;
                 return;
             }
             suspicious_ns = sim_now() + PATIENCE_NS;

@@ -3,6 +3,7 @@
 #include "number.h"
 
 #include <fcntl.h>
+#include <stdio.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -23,14 +24,23 @@ static bool is_node(const struct sim_view *view, int descriptor)
            (uint64_t)status.st_ino == view->file_inode;
 }
 
-static int open_node(const struct sim_view *view)
+static int open_if_node(const struct sim_view *view, const char *path)
 {
-    int descriptor = open(view->path, O_RDWR | O_CLOEXEC);
+    int descriptor = open(path, O_RDWR | O_CLOEXEC);
     if (descriptor >= 0 && !is_node(view, descriptor)) {
         close(descriptor); /* the node was removed, and another one made in its place */
         return -1;
     }
     return descriptor;
+}
+
+/* Opens the file anew: a duplicate would share its locks with the descriptor it is made from. */
+static int open_node(const struct sim_view *view)
+{
+    char path[64];
+    snprintf(path, sizeof(path), "/proc/self/fd/%d", view->probe);
+    int descriptor = is_node(view, view->probe) ? open_if_node(view, path) : -1;
+    return descriptor >= 0 ? descriptor : open_if_node(view, view->path);
 }
 
 uint32_t sim_number_take(struct sim_view *view, unsigned first, unsigned count, unsigned start)

@@ -65,6 +65,7 @@ struct sim_pending_fault {
 struct sim_lock {
     uint32_t owner; /* the owner's ticket; 0: free */
     uint32_t undo_count;
+    uint64_t rescues; /* how often it was taken from a dead owner */
     struct {
         uint64_t offset; /* of a word in the file ... */
         uint64_t value;  /* ... and what it was before */
