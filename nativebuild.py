@@ -195,7 +195,7 @@ def _emit_binding(artifact: Binding, glue: Path) -> None:
     ffi = FFI()
     for name in artifact.cdefs:
         ffi.cdef((ROOT / name).read_text())
-    ffi.set_source(artifact.module, artifact.prelude)
+    ffi.set_source(artifact.module, artifact.prelude, compiler_verbose=False)
     ffi.emit_c_code(str(glue))
 
 
