@@ -116,6 +116,8 @@ ENTRY nvmlDeviceGetSupportedPerformanceStates(nvmlDevice_t handle, nvmlPstates_t
 
     TRY(open_gpu(&gpu, handle, states));
     unsigned room = bytes / (unsigned)sizeof(*states);
+    if (room > NVML_MAX_GPU_PERF_PSTATES)
+        room = NVML_MAX_GPU_PERF_PSTATES;
     idle = performance_state(gpu.profile, 0);
     REQUIRE(room >= (idle == NVML_PSTATE_0 ? 1u : 2u), NVML_ERROR_INSUFFICIENT_SIZE);
     for (unsigned number = 0; number < room; number++)
