@@ -29,7 +29,7 @@ class Relay:
         code = self._child.wait()
         return 128 - code if code < 0 else code
 
-    def pass_on(self, number: int, frame: FrameType | None) -> None:
+    def pass_on(self, number: int, _frame: FrameType | None) -> None:
         if self._child is None:
             self._early.append(number)
         else:
