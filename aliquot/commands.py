@@ -24,6 +24,7 @@ class Command(Protocol):
 # at once. A command appears here when it works, not before.
 COMMANDS = {
     "sim": "simgpu.command",
+    "sim": "simgpu.command",
     "version": "aliquot.version",
 }
 
