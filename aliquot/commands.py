@@ -24,7 +24,6 @@ class Command(Protocol):
 # at once. A command appears here when it works, not before.
 COMMANDS = {
     "sim": "simgpu.command",
-    "sim": "simgpu.command",
     "version": "aliquot.version",
 }
 
