@@ -198,6 +198,7 @@ ENTRY cuEventSynchronize(CUevent handle)
     order_unlock();
     TRY(result);
     TRY(position_wait(&end));
+    pools_settle(context->device);
     return context_check(context);
 }
 

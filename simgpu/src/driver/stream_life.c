@@ -137,6 +137,7 @@ static CUresult synchronize(CUstream handle, enum default_stream null_means)
     order_unlock();
     TRY(result);
     TRY(position_wait(&end));
+    pools_settle(context->device);
     return context_check(context);
 }
 
