@@ -30,8 +30,8 @@ static void open_two(int socket)
     CUdeviceptr addresses[2];
     static char bytes[3 * MIB];
     fresh_context();
+    receive_all(socket, handles, sizeof handles); /* from here on the other process waits */
     const size_t before = free_bytes();
-    receive_all(socket, handles, sizeof handles);
     for (int i = 0; i < 2; i++) {
         CUdeviceptr again = 0;
         OK(cuIpcOpenMemHandle_v2(&addresses[i], handles[i], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
