@@ -8,6 +8,7 @@
 
 #include "allocations.h"
 #include "device.h"
+#include "pool.h"
 #include "virtual.h"
 
 /* Where a context cannot be seen, or not be told from what neighbours do at the same time. */
@@ -47,6 +48,10 @@ bool context_finish(struct making *making, uint64_t key)
 
 static void ended(const struct allocation *allocation)
 {
+    if (allocation->kind == KIND_POOLED) {
+        pooled_ended(allocation->bytes);
+        return;
+    }
     charge_return(allocation->device, allocation->bytes);
     /* Only arrays without memory of their own are charged nothing; other memory may be in them. */
     if (allocation->bytes == 0)
