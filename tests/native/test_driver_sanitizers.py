@@ -18,7 +18,7 @@ from tests.native.driver_programs import (
 from tests.simulated import simulated_node
 
 # One worker for all of them: what takes the time is building the library.
-pytestmark = pytest.mark.xdist_group("driver-sanitizers")
+pytestmark = [pytest.mark.xdist_group("driver-sanitizers"), pytest.mark.timeout(600)]
 
 OPTIONS = {
     # Objects lie in mapped tables, where the leak checker does not look for pointers.
