@@ -126,7 +126,7 @@ def test_deaths_at_random(folder: Path, seed: str) -> None:
     if not (mayhem := folder / "mayhem").exists():
         compile_program("mayhem", folder)
     with simulated_node("2xL4") as node:
-        run_program(mayhem, node, "150", seed)
+        run_program(mayhem, node, "80", seed)
         last = node.snapshot()
     assert last.processes == ()
     assert [device.used_bytes for device in last.devices] == [0, 0]
