@@ -97,7 +97,7 @@ void context_end(uint64_t key)
         }                                                                                          \
         if (context_finish(&making, (uintptr_t)*context))                                          \
             return CUDA_SUCCESS;                                                                   \
-        REAL(cuCtxDestroy_v2, *context);                                                           \
+        (void)REAL(cuCtxDestroy_v2, *context);                                                     \
         return CUDA_ERROR_OUT_OF_MEMORY;                                                           \
     }
 CREATES(cuCtxCreate, (CUcontext * context, unsigned flags, CUdevice ordinal), context, flags,
@@ -183,6 +183,6 @@ EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
         allocation_grow(KIND_CONTEXT, thread.owner, taken, device, 0);
         return CUDA_SUCCESS;
     }
-    REAL(cuCtxSetLimit, limit, present);
+    (void)REAL(cuCtxSetLimit, limit, present);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }

@@ -22,7 +22,7 @@ static uint32_t odd_ones;
 COLD static CUresult undo(CUdeviceptr address, uint64_t charge, int device)
 {
     charge_return(device, charge);
-    REAL(cuMemFree_v2, address);
+    (void)REAL(cuMemFree_v2, address);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -101,7 +101,7 @@ static CUresult book_pitched(CUdeviceptr address, uint64_t bytes, uint64_t ahead
     const uint64_t charge = charge_of(bytes);
     if (charge_correct(device, ahead, charge))
         return book(address, charge, device);
-    REAL(cuMemFree_v2, address);
+    (void)REAL(cuMemFree_v2, address);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -113,8 +113,8 @@ static CUresult finish(struct request *request, CUresult result, const CUdevicep
     struct pool *pool = request->pool;
     if (pool != NULL && pool->state == POOL_CHARGED) {
         if (result == CUDA_SUCCESS && !book(request, *address, bytes)) {
-            REAL(cuMemFreeAsync, *address, stream);
-            REAL(cuMemPoolTrimTo, pool->handle, 0);
+            (void)REAL(cuMemFreeAsync, *address, stream);
+            (void)REAL(cuMemPoolTrimTo, pool->handle, 0);
             result = CUDA_ERROR_OUT_OF_MEMORY;
         }
         pool_settle(pool, request->ahead);
