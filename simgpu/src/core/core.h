@@ -47,7 +47,7 @@ uint64_t sim_now(void);
  * node has no slot for one more process. In null mode it only counts. */
 int sim_reserve(unsigned device, uint64_t bytes);
 void sim_release(unsigned device, uint64_t bytes);
-uint64_t sim_free_bytes(unsigned device); /* without what dead processes still seem to have */
+uint64_t sim_free_bytes(unsigned device); /* what dead processes had is free */
 
 /* --- time ---------------------------------------------------------------------------------- */
 
