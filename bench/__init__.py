@@ -1,0 +1,1 @@
+"""Measurements against peers and limits; nothing of the product imports them."""
