@@ -3,6 +3,7 @@
 import random
 import subprocess
 import time
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.simulated import SimulatedNode, simulated_node
 pytestmark = pytest.mark.xdist_group("storm")
 
 PROGRAMS = 6
+MIB = 1 << 20
 
 
 @pytest.fixture(scope="module")
@@ -48,12 +50,15 @@ def await_use(node: SimulatedNode, program: subprocess.Popen[str], least_bytes: 
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_accounts_balance_after_a_storm(seed: int, storm: Path) -> None:
     chance = random.Random(seed)
-    with simulated_node("1xA100-40G") as node:
+    with simulated_node("1xA100-40G") as node, ExitStack() as running:
         numbers = range(seed * PROGRAMS, (seed + 1) * PROGRAMS)
         survivors = [start(storm, node, number) for number in numbers[::2]]
         victims = [start(storm, node, number, FOREVER="1") for number in numbers[1::2]]
+        for program in (*survivors, *victims):
+            running.callback(program.wait)
+            running.callback(program.kill)
         for victim in victims:
-            await_use(node, victim, chance.randrange(1 << 30))
+            await_use(node, victim, chance.randrange(500) * MIB)  # its context takes 414 of them
             victim.kill()
         for program in (*survivors, *victims):
             _, complaint = program.communicate(timeout=DEADLINE_S)
