@@ -201,7 +201,7 @@ def test_the_next_program_of_a_process_starts_with_nothing(
     client: Client, account: Account
 ) -> None:
     assert client.reserve(CAP)
-    client.order("exec")
+    assert client.ask("exec") == 1
     assert client.ask("held", 0) == 0
     assert client.used() == 0
     assert client.reserve(CAP)
