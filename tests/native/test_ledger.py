@@ -18,6 +18,9 @@ from tests.native.account_programs import (
     run_program,
 )
 
+# One worker compiles the programs, and uses them.
+pytestmark = pytest.mark.xdist_group("ledger")
+
 CAP = 1_000_003
 """A prime, so that nothing comes out even by accident."""
 

@@ -15,6 +15,9 @@ import pytest
 from tests.native.account_programs import Client, compile_program
 from tests.simulated import SimulatedNode, simulated_node
 
+# One worker compiles the programs, and uses them.
+pytestmark = pytest.mark.xdist_group("run")
+
 ROOT = Path(__file__).parents[2]
 ALIQUOT = (sys.executable, "-m", "aliquot.cli")
 DEADLINE_S = 120
