@@ -117,6 +117,15 @@ def test_holes_are_worth_what_the_sizes_seen_can_fill() -> None:
     assert worth.round().tolist() == [0, 500, 1000]
 
 
+def test_the_worth_of_a_hole_depends_on_how_many_could_fill_it() -> None:
+    sizes = np.array([[600, 600], [400, 400], [400, 400]])
+    hole = (np.array([400]), np.array([400.0]))
+    few = learned_hole_values(sizes, np.array([100.0, 5.0, 5.0])).of(*hole)
+    many = learned_hole_values(sizes, np.array([10.0, 50.0, 50.0])).of(*hole)
+    assert few.round().tolist() == [0]
+    assert many.round().tolist() == [500]
+
+
 def test_hole_values_know_memory_apart_from_compute() -> None:
     sizes = np.array([[200, 500], [1000, 1000]])
     values = learned_hole_values(sizes, np.array([50.0, 10.0]))

@@ -6,7 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from placement_cases import node_lists, requests
 
-from scheduler_ext.placement import Cluster, Node, Placer, Request, eligible_devices, policy_named
+from scheduler_ext.placement import (
+    Cluster,
+    Gpu,
+    Node,
+    Placer,
+    Request,
+    eligible_devices,
+    policy_named,
+)
 from scheduler_ext.placement.workload import Lesson, Workload
 from scheduler_ext.placement.worth import (
     BLOCK_WEIGHT,
@@ -101,6 +109,20 @@ def test_the_arrays_find_what_a_loop_finds(
             # Sums of some thousand milli in 32 bit: three decimals is what they carry.
             assert each[row, device] == pytest.approx(expected, abs=0.02)
             assert together[row] == pytest.approx(expected, abs=0.02)
+
+
+def test_a_model_is_scarce_by_demand_per_gpu_not_by_demand() -> None:
+    nodes = [
+        Node(f"n{number}", 1_000, 1_000, (Gpu(f"g{number}", "few" if number < 2 else "many", 10),))
+        for number in range(10)
+    ]
+    workload = Workload()
+    for number in range(30):
+        model = "few" if number < 10 else "many"
+        workload.observe(Request(1, 1, 1, 500, 5, models=frozenset([model])))
+    few, many, absent = workload.learn(Cluster(nodes)).scarcity.tolist()
+    assert few == pytest.approx(0.5)
+    assert many == absent == 0
 
 
 def test_a_lesson_follows_the_workload() -> None:
