@@ -348,6 +348,14 @@ def test_ps_lists_what_runs_where(program: Path, env: dict[str, str], node: Simu
     assert folders(env) == []
 
 
+def test_a_command_of_many_lines_is_one_line_in_the_table(env: dict[str, str]) -> None:
+    inside = (*ALIQUOT, "ps")
+    script = f"unset ALIQUOT_RUN LD_PRELOAD\n\t{' '.join(inside)}\n"
+    done = aliquot(env, "run", "--memory", "1Gi", "--gpu", "0", "--", "sh", "-c", script)
+    assert len(done.stdout.splitlines()) == 2
+    assert "sh -c 'unset ALIQUOT_RUN" in done.stdout
+
+
 def test_what_outlives_its_command_keeps_its_run(env: dict[str, str]) -> None:
     """A child in the background, which has not touched the GPU yet, must find its limits later."""
     script = "sleep 1000 >/dev/null 2>&1 & echo $!"
