@@ -330,9 +330,27 @@ def test_a_multicast_binding_keeps_what_is_bound(share: Share, tmp_path: Path) -
             assert client.held_bytes() == client.used_bytes() == before
 
 
+def tile(array: int, operation: int, handle: int, column: int) -> bytes:
+    """CUarrayMapInfo: one tile of an array of floats, mapped (1) or unmapped (2)."""
+    place = struct.pack("8I", 0, 0, column * 128, 0, 0, 128, 128, 1)
+    return (
+        struct.pack("I4xQI4x", 0, array, 0)
+        + place
+        + struct.pack("IIQQII8x", operation, 0, handle, 0, 1, 0)
+    )
+
+
 def test_sparse_arrays_are_charged_for_what_is_mapped_into_them(client: Client) -> None:
     before = client.held_bytes()
     array = client.made("cuArray3DCreate_v2", OUT, array3d(4096, 4096, 0, SPARSE))
     assert client.held_bytes() == client.used_bytes() == before
+    for column in range(3):
+        handle = client.made("cuMemCreate", OUT, BLOCK, allocation(), 0)
+        client.made("cuMemMapArrayAsync", tile(array, 1, handle, column), 1, 0)
+        client.made("cuMemRelease", handle)
+    # The array alone holds them now.
+    assert client.held_bytes() == before + 3 * BLOCK
+    client.made("cuMemMapArrayAsync", tile(array, 2, 0, 1), 1, 0)
+    assert client.held_bytes() == before + 2 * BLOCK
     client.made("cuArrayDestroy", array)
     assert client.held_bytes() == before
