@@ -17,7 +17,6 @@ enum kind {
     KIND_MIPMAP,
     KIND_EXTERNAL,
     KIND_MODULE,
-    KIND_LIBRARY,
     KIND_CONTEXT,
     KIND_RECORD,  /* physical memory, by a number of ours */
     KIND_HANDLE,  /* a handle of the record that is its owner */
