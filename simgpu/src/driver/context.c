@@ -177,12 +177,17 @@ CUresult context_create(struct device *device, unsigned flags, unsigned api_vers
     return result;
 }
 
-void context_destroy(struct context *context)
+CUresult context_destroy(struct context *context)
 {
     pthread_mutex_lock(&lifecycle);
-    close_context(context);
-    table_give(&contexts, context);
+    /* Another thread may have been faster. */
+    const bool lives = table_holds(&contexts, context) && context->stamp != 0;
+    if (lives) {
+        close_context(context);
+        table_give(&contexts, context);
+    }
     pthread_mutex_unlock(&lifecycle);
+    return lives ? CUDA_SUCCESS : CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 /* --- primary contexts ---------------------------------------------------------------------- */

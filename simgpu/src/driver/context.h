@@ -8,7 +8,7 @@ CUresult context_create(struct device *device, unsigned flags, unsigned api_vers
                         struct context **context);
 
 /* Ends a context: drops queued work, frees its memory, gives the charge back. */
-void context_destroy(struct context *context);
+CUresult context_destroy(struct context *context);
 
 /* A part of the device, beside its primary context and in the same memory. */
 CUresult context_create_green(struct device *device, unsigned sm_count, struct context **context);

@@ -145,8 +145,7 @@ ENTRY cuCtxDestroy_v2(CUcontext handle)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (thread.current == context)
         stack_pop();
-    context_destroy(context);
-    return CUDA_SUCCESS;
+    return context_destroy(context);
 }
 TWIN(cuCtxDestroy, cuCtxDestroy_v2);
 

@@ -195,7 +195,7 @@ ENTRY cuGreenCtxDestroy(CUgreenCtx handle)
     struct device *device = context->device;
     if (thread.current == context)
         stack_pop();
-    context_destroy(context);
+    TRY(context_destroy(context));
     return primary_release(device);
 }
 

@@ -205,6 +205,10 @@ static CUresult map(struct context *context, const struct ipc_token *token, enum
         return CUDA_ERROR_MAP_FAILED;
     }
     madvise(memory, token->bytes, MADV_DONTFORK);
+    for (unsigned ordinal = 0; ordinal < driver.device_count; ordinal++) {
+        if (driver.devices[ordinal].index == token->device)
+            (*piece)->device = ordinal;
+    }
     return CUDA_SUCCESS;
 }
 

@@ -195,7 +195,8 @@ CUresult memory_take(struct context *context, size_t bytes, struct piece **piece
     return result;
 }
 
-bool memory_look_null(CUdeviceptr address, struct piece *piece)
+/* Null mode knows no pieces: any device address is the start of one. */
+static bool look_null(CUdeviceptr address, struct piece *piece)
 {
     if (!space_covers(address))
         return false;
@@ -214,7 +215,7 @@ bool memory_look_null(CUdeviceptr address, struct piece *piece)
 bool memory_look(CUdeviceptr address, struct piece *piece)
 {
     if (driver.null_mode)
-        return memory_look_null(address, piece);
+        return look_null(address, piece);
     memory_lock();
     const struct piece *found = space_find(address);
     bool known = found != NULL;
@@ -257,7 +258,8 @@ bool memory_holds(CUdeviceptr address, size_t bytes)
 static CUresult free_locked(CUdeviceptr address, unsigned allowed)
 {
     struct piece *piece = space_find(address);
-    if (piece == NULL || piece->start != address || (allowed >> piece->use & 1) == 0)
+    if (piece == NULL || piece->start != address || piece->is_leaving ||
+        (allowed >> piece->use & 1) == 0)
         return CUDA_ERROR_INVALID_VALUE;
     memory_drop(piece);
     return CUDA_SUCCESS;

@@ -51,9 +51,6 @@ bool memory_spans(CUdeviceptr address, size_t bytes);
 /* A copy of what is known of the piece at an address; false when there is none. */
 bool memory_look(CUdeviceptr address, struct piece *piece);
 
-/* Null mode knows no pieces: any device address is inside one that is the whole range. */
-bool memory_look_null(CUdeviceptr address, struct piece *piece);
-
 /* Frees what a program freed: `allowed` are the uses, as bits, that the call may free. */
 CUresult memory_free_address(CUdeviceptr address, unsigned allowed);
 

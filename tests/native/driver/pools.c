@@ -130,6 +130,7 @@ CASE(double_frees_and_foreign_pointers_are_refused)
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(address + 512, NULL));
     OK(cuMemFreeAsync(address, NULL));
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFreeAsync(address, NULL));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(address));
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemAllocFromPoolAsync(&address, 1, NULL, NULL));
     FAILS(CUDA_ERROR_INVALID_VALUE, cuMemPoolTrimTo((CUmemoryPool)&address, 0));
     FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuMemAllocAsync(&address, (size_t)1 << 50, NULL));
