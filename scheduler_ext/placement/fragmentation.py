@@ -81,7 +81,7 @@ class Fragmentation:
         candidates = before.after(request, eligible)
         device_cost = self._hole_worth(before) - self._hole_worth(candidates)
         if request.gpus == 1 and lesson:
-            device_cost += lost_by_each(lesson, blocks, before, candidates)
+            device_cost += lost_by_each(lesson, blocks, before, candidates, eligible)
         chosen, weakest = choose_devices(cluster, rows, request, eligible, device_cost)
         cost = np.where(chosen, device_cost, 0.0).sum(axis=1)
         if request.gpus != 1 and lesson:

@@ -76,33 +76,57 @@ def hole_worth(lesson: Lesson, nodes: Nodes) -> NDArray[np.float64]:
 
 
 def lost_by_each(
-    lesson: Lesson, block_weights: dict[int, float], before: Nodes, after: Nodes
+    lesson: Lesson,
+    block_weights: dict[int, float],
+    before: Nodes,
+    after: Nodes,
+    eligible: NDArray[np.bool_],
 ) -> NDArray[np.float64]:
-    """B x D: what is lost when only this device becomes what it is in `after`."""
-    was, can = _able(lesson, before), _able(lesson, after)
+    """B x D: what is lost when only this device becomes what it is in `after`.
+
+    Left at 0 for devices that are not eligible.
+    """
+    lost = np.zeros(eligible.shape)
+    twin = _first_twin(before, eligible)
+    node, device = np.nonzero(eligible & (twin == np.arange(eligible.shape[1])))
+    was = _able(lesson, before)
     share, left = before.shares(), after.shares()
     usable = np.einsum("bdk,bd->bk", was, share)
-    count = was.sum(axis=1)
+    count = was.sum(axis=1, dtype=np.int16)
     weight = _weights(lesson, before)
-    now = np.einsum(
-        "bk,bk,bk->b", weight * _cpu_suffices(lesson, before), usable, count >= lesson.gpus
-    )
-    # Only one device differs, so its part is exchanged instead of summing all devices anew.
-    usable_then = usable[:, None, :] + can * left[:, :, None] - was * share[:, :, None]
-    usable_then *= (count[:, None, :] + can.astype(np.int8) - was) >= lesson.gpus
-    then = np.einsum("bdk,bk->bd", usable_then, weight * _cpu_suffices(lesson, after))
+    enough = (count >= lesson.gpus) & _cpu_suffices(lesson, before)
+    now = np.einsum("bk,bk,bk->b", weight, usable, enough)
+    # From here on one line per candidate. Only its device differs from the node as it is, so that
+    # device's part is exchanged instead of summing all devices anew.
+    could, can = was[node, device], _able(lesson, after, (node, device))
+    usable_then = usable[node] + can * left[node, device, None] - could * share[node, device, None]
+    enough_then = (count[node] + can - could.astype(np.int16)) >= lesson.gpus
+    enough_then &= _cpu_suffices(lesson, after)[node]
+    then = np.einsum("xk,xk,xk->x", weight[node], usable_then, enough_then)
     free = share.sum(axis=1)
-    free_then = free[:, None] - (share - left)
+    free_then = free[node] - (share - left)[node, device]
     whole = before.wholly_free()
-    whole_then = whole.sum(axis=1)[:, None] - (whole & ~after.wholly_free())
-    lost: NDArray[np.float64] = (
-        ((free_then - then) - (free - now)[:, None])
-        + _stranded(free_then, _supported(lesson, after)[:, None])
-        - _stranded(free, _supported(lesson, before))[:, None]
-        + _blocks(lesson, block_weights, whole.sum(axis=1))[:, None]
-        - _blocks(lesson, block_weights, whole_then)
+    blocks = whole.sum(axis=1)
+    blocks_then = blocks[node] - (whole & ~after.wholly_free())[node, device]
+    lost[node, device] = (
+        ((free_then - then) - (free - now)[node])
+        + _stranded(free_then, _supported(lesson, after)[node])
+        - _stranded(free, _supported(lesson, before))[node]
+        + _blocks(lesson, block_weights, blocks)[node]
+        - _blocks(lesson, block_weights, blocks_then)
     )
-    return lost
+    return np.where(eligible, np.take_along_axis(lost, twin, axis=1), 0.0)
+
+
+def _first_twin(nodes: Nodes, eligible: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """B x D: the node's first eligible device in the same state; they all cost the same."""
+    same: NDArray[np.bool_] = nodes.compute[:, :, None] == nodes.compute[:, None, :]
+    same &= nodes.memory[:, :, None] == nodes.memory[:, None, :]
+    same &= nodes.total[:, :, None] == nodes.total[:, None, :]
+    same &= nodes.model[:, :, None] == nodes.model[:, None, :]
+    same &= eligible[:, None, :]
+    first: NDArray[np.int64] = same.argmax(axis=2)
+    return first
 
 
 def lost_by_all(
@@ -124,12 +148,19 @@ def _loss(lesson: Lesson, block_weights: dict[int, float], nodes: Nodes) -> NDAr
     return loss
 
 
-def _able(lesson: Lesson, nodes: Nodes) -> NDArray[np.bool_]:
-    """B x D x K: this device could carry one share of that class."""
-    able: NDArray[np.bool_] = nodes.compute[:, :, None] >= lesson.compute_milli
-    able &= nodes.memory[:, :, None] >= lesson.gpu_memory_units
-    able &= (nodes.memory == nodes.total)[:, :, None] | ~lesson.whole
-    able &= lesson.access[nodes.model]
+def _able(
+    lesson: Lesson,
+    nodes: Nodes,
+    where: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+) -> NDArray[np.bool_]:
+    """... x K: this device, or each of all B x D, could carry one share of that class."""
+    pick = (slice(None), slice(None)) if where is None else where
+    memory = nodes.memory[pick]
+    able: NDArray[np.bool_] = nodes.compute[pick][..., None] >= lesson.compute_milli
+    able &= memory[..., None] >= lesson.gpu_memory_units
+    if lesson.whole.any():
+        able &= (memory == nodes.total[pick])[..., None] | ~lesson.whole
+    able &= lesson.access[nodes.model[pick]]
     return able
 
 

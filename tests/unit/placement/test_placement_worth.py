@@ -85,7 +85,7 @@ def test_the_arrays_find_what_a_loop_finds(
     rows = np.arange(cluster.rows)
     eligible = eligible_devices(cluster, rows, request)
     before = Nodes.of(cluster, rows)
-    each = lost_by_each(lesson, blocks, before, before.after(request, eligible))
+    each = lost_by_each(lesson, blocks, before, before.after(request, eligible), eligible)
     for row in rows.tolist():
         one = Request(
             request.cpu_milli,
