@@ -1,0 +1,85 @@
+/*
+ * What a launch costs: estimates of GPU time per kernel and size, learnt from measured launches.
+ *
+ * A launch is charged its estimate at once. Some launches are measured; each measured one speaks
+ * for those since the one before it, and the difference between what was charged for them and what
+ * they took is put right when the measurement is in. So estimates only shape the short term: the
+ * long-run account is what was measured.
+ *
+ * Pure computation: no driver, no clock. Fields that the launch path reads without a lock are
+ * written as single words; a race costs one slightly wrong charge, which the next measurement
+ * puts right.
+ */
+#pragma once
+
+#include <stdbool.h>
+#include <stdint.h>
+
+enum {
+    COST_ENTRIES = 4096,
+    COST_SPANS = 16,               /* measured spans remembered per entry */
+    COST_UNKNOWN_NS = 50000,       /* charged for what was never measured */
+    COST_MEASURE_NS = 1000000,     /* at least one launch in so much GPU time is measured */
+    COST_INTERVAL_MAX = 64,        /* ... and one launch in so many */
+    COST_STEADY_SAMPLES = 8,       /* before measuring becomes rare */
+    COST_SPAN_NS_MAX = 2000000000, /* longer spans are believed no more than this */
+};
+
+/* The largest span is remembered for at least so long. */
+#define COST_PEAK_NS UINT64_C(8000000000)
+
+/* How far a measured span can be believed. */
+enum span_quality {
+    SPAN_ALONE,     /* nobody else used the GPU: the span is the cost */
+    SPAN_CONTENDED, /* may contain time slices of others, but began inside one of ours */
+    SPAN_WAITED,    /* may contain waiting for a time slice as well */
+};
+
+struct cost {
+    uint64_t key; /* 0: empty */
+    void *meter;  /* of the device that it runs on; the launch path wants it here */
+    int64_t estimate_ns;
+    int32_t countdown; /* launches until one is measured; below 0: now */
+    int32_t interval;  /* what the countdown began with */
+    /* What was charged since the last measured launch before the estimate last changed. */
+    int64_t open_ns;
+    int32_t open_launches;
+    uint32_t samples; /* measured so far */
+    uint32_t waited;  /* ... of these, in a row, such as contain waiting for a time slice */
+    int64_t peak_ns;  /* largest span lately: what can become expensive is watched closely */
+    int64_t older_peak_ns;
+    uint64_t peak_since_ns;
+    int64_t last_ns;
+    uint32_t spans[COST_SPANS];
+};
+
+/* The launches that one measurement speaks for. */
+struct cost_window {
+    int64_t charged_ns;
+    int32_t launches; /* the measured one included */
+};
+
+/*
+ * The place of a key in the table. Two keys that meet take turns: the loser is learnt anew, which
+ * costs measurements, never accuracy.
+ */
+struct cost *cost_entry(uint64_t key);
+
+/* Begins to learn a new key. */
+void cost_reset(struct cost *cost, uint64_t key, void *meter);
+
+/* Whether the estimate rests on a measurement. */
+static inline bool cost_known(const struct cost *cost)
+{
+    return __atomic_load_n(&cost->samples, __ATOMIC_RELAXED) != 0;
+}
+
+/* Closes the window at a launch that is being measured and has been charged the estimate. */
+struct cost_window cost_close(struct cost *cost);
+
+/*
+ * Takes in a measured span; answers what is to be charged in addition for the window (negative: to
+ * be given back).
+ */
+int64_t cost_learn(struct cost *cost, const struct cost_window *window, int64_t span_ns,
+                   enum span_quality quality, uint64_t now_ns);

@@ -1,0 +1,57 @@
+/*
+ * Admitting launches: charged at once when there is budget, held until there is when not.
+ */
+#pragma once
+
+#include "cost.h"
+#include "meter.h"
+#include "probe.h"
+
+/* A launch as the account sees it. */
+struct launch {
+    uint64_t key;    /* what is launched, and how large */
+    CUstream stream; /* as the program named it ... */
+    bool per_thread; /* ... and whether null means the thread's own */
+};
+
+/*
+ * False: nothing is metered in this process, for lack of compute limits. Starts as true, and is
+ * decided at the first launch.
+ */
+extern bool throttle_on;
+
+/* Streams that are capturing now, or may be: launches into those are not executed. */
+extern uint32_t throttle_captures;
+
+/*
+ * The short way: charges a launch and says so. False: nothing was charged, take the long way.
+ * `stream` is the raw handle; only the caller knows that it is not a thread's own stream.
+ */
+static inline bool throttle_charge(uint64_t key, uintptr_t stream)
+{
+    struct cost *cost = cost_entry(key);
+    if (__builtin_expect(__atomic_load_n(&cost->key, __ATOMIC_RELAXED) != key, 0))
+        return false;
+    struct meter *meter = cost->meter;
+    if (__builtin_expect(__atomic_load_n(&meter->stream, __ATOMIC_RELAXED) != stream, 0))
+        return false;
+    int32_t countdown = __atomic_load_n(&cost->countdown, __ATOMIC_RELAXED);
+    if (__builtin_expect(countdown <= 0, 0))
+        return false;
+    int64_t ns = __atomic_load_n(&cost->estimate_ns, __ATOMIC_RELAXED);
+    int64_t balance = __atomic_fetch_sub(&meter->balance_ns, ns, __ATOMIC_RELAXED);
+    if (__builtin_expect(balance <= __atomic_load_n(&meter->floor_ns, __ATOMIC_RELAXED), 0)) {
+        __atomic_fetch_add(&meter->balance_ns, ns, __ATOMIC_RELAXED);
+        return false;
+    }
+    __atomic_store_n(&cost->countdown, countdown - 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&meter->launches, 1, __ATOMIC_RELAXED);
+    return true;
+}
+
+/*
+ * The long way: waits for budget, charges, and begins to measure when it is time to. The answer,
+ * NULL or not, goes to throttle_launched once the driver has been called.
+ */
+struct probe *throttle_admit(const struct launch *launch);
+void throttle_launched(struct probe *probe, CUresult result);
