@@ -9,7 +9,12 @@ ARTIFACTS: list[Artifact] = [
         sources=("shim/src/*.c",),
         includes=("shim/include", "shim/abi"),
         flags=("-U_FORTIFY_SOURCE", "-fno-stack-protector"),
-        link=("-Wl,-soname,libaliquot.so", "-Wl,--version-script=shim/src/exports.map"),
+        # Bound to itself: the table must hold our own functions, not those of a library before us.
+        link=(
+            "-Wl,-soname,libaliquot.so",
+            "-Wl,-Bsymbolic",
+            "-Wl,--version-script=shim/src/exports.map",
+        ),
         inputs=("shim/src/exports.map",),
     ),
     Binding(

@@ -65,13 +65,13 @@ def start(program: Path, node: SimulatedNode) -> Iterator[Start]:
 @pytest.mark.parametrize(
     ("call", "stride"),
     [
-        ("attach", 41),
+        ("attach", 97),
         ("reserve", 5),
         ("submit", 7),
         ("submit-busy", 7),
         ("submit-contended", 7),
         ("cancel", 7),
-        ("settle", 397),
+        ("settle", 997),
         ("observe", 397),
         ("inject", 11),
     ],
@@ -85,6 +85,13 @@ def test_death_between_any_two_instructions(
     instructions, rescues = map(int, run_program(stepper, node, call, str(stride)).split())
     assert instructions > 2 * stride
     assert rescues > 0, "no death was inside a lock, so nothing was tested"
+
+
+def test_a_newcomer_is_not_taken_for_the_dead_before_it(folder: Path, node: SimulatedNode) -> None:
+    """Somebody clears a dead process away, and is stopped; meanwhile its slot is taken."""
+    if not (stepper := folder / "stepper").exists():
+        compile_program("stepper", folder)
+    run_program(stepper, node, "observe", "223", "pause")
 
 
 @pytest.mark.slow
@@ -103,7 +110,7 @@ def test_deaths_at_random(folder: Path, seed: str) -> None:
     if not (mayhem := folder / "mayhem").exists():
         compile_program("mayhem", folder)
     with simulated_node("2xL4") as node:
-        run_program(mayhem, node, "300", seed)
+        run_program(mayhem, node, "150", seed)
         last = node.snapshot()
     assert last.processes == ()
     assert [device.used_bytes for device in last.devices] == [0, 0]

@@ -49,7 +49,8 @@ struct device {
     struct context *primary;
     unsigned primary_flags;
     struct pool *default_pool;
-    struct pool *current_pool;
+    struct pool *current_pool; /* NULL: the default one */
+    bool pools_hold;           /* something was freed into a pool since the last settling */
 };
 
 struct driver {
@@ -68,8 +69,14 @@ static inline CUresult driver_check(void)
     return LIKELY(driver.ready) ? CUDA_SUCCESS : CUDA_ERROR_NOT_INITIALIZED;
 }
 
-/* The device with this ordinal: initialised, in range, and not lost. */
+/* The device with this ordinal, if initialised and in range; it may be lost. */
 CUresult device_get(CUdevice ordinal, struct device **device);
+
+/* What cuDeviceGetAttribute answers; CUDA_ERROR_INVALID_VALUE when there is no such attribute. */
+CUresult device_attribute(const struct device *device, CUdevice_attribute attribute, int *value);
+
+/* Whether kernels and copies of the one can reach the other's memory. */
+bool device_reaches(const struct device *device, const struct device *peer);
 
 /* One line on stderr when ALIQUOT_SIM_LOG is set; `driver_complain` says it always. */
 void driver_log(const char *format, ...) __attribute__((format(printf, 1, 2)));
@@ -111,8 +118,8 @@ struct thread {
 
 extern THREAD_LOCAL struct thread thread;
 
-/* Why the current context cannot be used; the slow half of context_enter. */
-CUresult context_refusal(void);
+/* Finds out why the current context cannot be used, if so; the slow half of context_enter. */
+CUresult context_enter_slowly(struct context **context);
 
 /*
  * The current context if calls may go on in it: initialised, there is one, it has not been
@@ -123,7 +130,7 @@ static inline CUresult context_enter(struct context **context)
     struct context *current = thread.current;
     if (UNLIKELY(current == NULL || current->stamp != thread.stamp ||
                  (current->sticky | *(volatile const uint32_t *)current->device->lost) != 0))
-        return context_refusal();
+        return context_enter_slowly(context);
     *context = current;
     return CUDA_SUCCESS;
 }
@@ -132,6 +139,9 @@ static inline CUresult context_enter(struct context **context)
 #define ENTER(name)                                                                                \
     struct context *name = NULL;                                                                   \
     TRY(context_enter(&name))
+
+/* Lower numbers are more urgent. */
+enum { STREAM_PRIORITY_LEAST = 0, STREAM_PRIORITY_GREATEST = -5 };
 
 /* The current context whatever its state, NULL when there is none. */
 static inline struct context *context_current(void)
@@ -160,6 +170,12 @@ CUresult context_fail(struct context *context, CUresult error);
  * memory. Device addresses are addresses of this process: what is held can be read and written.
  */
 bool memory_holds(CUdeviceptr address, size_t bytes);
+
+/*
+ * To be called when a call has waited for work on the device (cuStreamSynchronize,
+ * cuEventSynchronize, cuCtxSynchronize): pools let go of what they keep beyond their threshold.
+ */
+void pools_settle(const struct device *device);
 
 /* --- forks --------------------------------------------------------------------------------- */
 

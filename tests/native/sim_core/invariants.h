@@ -1,8 +1,11 @@
 /* What must hold for a node whenever nobody is inside a call, whatever was killed before. */
 #pragma once
 
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/prctl.h>
+#include <unistd.h>
 
 #include "core.h"
 #include "python_api.h"
@@ -16,6 +19,16 @@
             exit(3);                                                                               \
         }                                                                                          \
     } while (0)
+
+/* fork(), but the child does not outlive a parent that gives up. */
+static inline pid_t fork_mortal(void)
+{
+    pid_t parent = getpid();
+    pid_t child = fork();
+    if (child == 0 && (prctl(PR_SET_PDEATHSIG, SIGKILL) != 0 || getppid() != parent))
+        _exit(1);
+    return child;
+}
 
 static inline void check_device(const struct sim_state *state, unsigned index)
 {

@@ -14,7 +14,7 @@ enum { CHILDREN = 6 };
 
 static pid_t start_storm(struct sim_state *node, uint64_t seed)
 {
-    pid_t child = fork();
+    pid_t child = fork_mortal();
     if (child != 0)
         return child;
     for (struct storm storm = {.seed = seed};;)

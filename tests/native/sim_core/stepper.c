@@ -1,6 +1,13 @@
-/* stepper CALL STRIDE: runs a call in a process that is killed after 0, STRIDE, 2 STRIDE, ...
- * machine instructions, until the call gets through, and checks the node after every death. */
+/*
+ * stepper CALL STRIDE [pause]: runs a call in a process that is stopped after STRIDE, 2 STRIDE, ...
+ * machine instructions, until the call gets through.
+ *
+ * There it is killed, and its successor in the slot and everybody else must find a whole node. Or,
+ * with `pause`, somebody else comes into the slot of a dead process before the call goes on, which
+ * must not do to the newcomer what was meant for the dead.
+ */
 #define _GNU_SOURCE
+#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -11,7 +18,7 @@
 
 #include "invariants.h"
 
-enum { OURS = 1 << 20, ITS = 4096, LONG_NS = 1000000000 };
+enum { OURS = 1 << 20, ITS = 4096, LONG_NS = 1000000000, DEADLINE_MS = 60000 };
 
 static struct sim_state *node;
 
@@ -73,7 +80,7 @@ static void take_part(const struct scene *scene)
 
 static void leave_a_corpse(void)
 {
-    pid_t child = fork();
+    pid_t child = fork_mortal();
     if (child == 0) {
         sim_reserve(0, ITS);
         sim_submit(0, 0, LONG_NS);
@@ -96,12 +103,11 @@ static bool run_for(pid_t child, long instructions)
     return true;
 }
 
-static bool kill_after(const struct scene *scene, long instructions)
+/* A process that is about to make the call. */
+static pid_t start_caller(const struct scene *scene)
 {
     int status = 0;
-    if (scene->haunted)
-        leave_a_corpse();
-    pid_t child = fork();
+    pid_t child = fork_mortal();
     if (child == 0) {
         take_part(scene);
         if (ptrace(PTRACE_TRACEME, 0, NULL, NULL) != 0)
@@ -117,13 +123,76 @@ static bool kill_after(const struct scene *scene, long instructions)
         exit(77);
     }
     CLAIM(WIFSTOPPED(status), "status %x", (unsigned)status);
-    bool unfinished = run_for(child, instructions);
+    return child;
+}
+
+static void end(pid_t child)
+{
     kill(child, SIGKILL);
     waitpid(child, NULL, 0);
+}
+
+/* Takes the lowest free slot and some memory, tells so, and stays. */
+static pid_t start_newcomer(int *told)
+{
+    int ends[2];
+    CLAIM(pipe(ends) == 0, "pipe");
+    pid_t child = fork_mortal();
+    if (child == 0) {
+        if (sim_reserve(0, ITS) != 0 || write(ends[1], "", 1) != 1)
+            _exit(1);
+        for (;;)
+            pause();
+    }
+    close(ends[1]);
+    *told = ends[0];
+    return child;
+}
+
+static bool has_told(int told, int milliseconds)
+{
+    struct pollfd wanted = {.fd = told, .events = POLLIN};
+    return poll(&wanted, 1, milliseconds) == 1;
+}
+
+static bool kill_after(const struct scene *scene, long instructions)
+{
+    int told = -1;
+    pid_t caller = start_caller(scene);
+    if (scene->haunted)
+        leave_a_corpse();
+    bool unfinished = run_for(caller, instructions);
+    end(caller);
+    pid_t successor = start_newcomer(&told);
+    CLAIM(has_told(told, DEADLINE_MS), "the successor hangs after %ld", instructions);
+    end(successor);
+    close(told);
     check_node(node);
     CLAIM(node->devices[0].used_bytes == OURS, "after %ld instructions", instructions);
     CLAIM(sim_inject(node, 0, SIM_CALL_LAUNCH, 1, 1, 0) == 0, "a fault was left behind");
     CLAIM(sim_clear(node, 0) == 0, "clear");
+    return unfinished;
+}
+
+static bool pause_after(const struct scene *scene, long instructions)
+{
+    int told = -1;
+    pid_t caller = start_caller(scene);
+    leave_a_corpse();
+    bool unfinished = run_for(caller, instructions);
+    pid_t newcomer = start_newcomer(&told);
+    /* If the caller was stopped inside a lock, the newcomer can only go on after it. */
+    bool blocked = !has_told(told, 20);
+    if (unfinished) {
+        CLAIM(ptrace(PTRACE_CONT, caller, NULL, NULL) == 0, "continue");
+        waitpid(caller, NULL, 0);
+    }
+    CLAIM(!blocked || has_told(told, DEADLINE_MS), "the newcomer hangs after %ld", instructions);
+    end(caller);
+    check_node(node);
+    CLAIM(node->devices[0].used_bytes == OURS + ITS, "after %ld instructions", instructions);
+    end(newcomer);
+    close(told);
     return unfinished;
 }
 
@@ -141,11 +210,12 @@ int main(int count, char **arguments)
         CLAIM(scene < scenes + sizeof(scenes) / sizeof(*scenes), "no call %s", arguments[1]);
     }
     CLAIM(sim_reserve(0, OURS) == 0, "ours");
+    bool (*stop_after)(const struct scene *, long) = count > 3 ? pause_after : kill_after;
     do {
         if (scene->contended)
             sim_submit(0, 0, LONG_NS);
         instructions += stride;
-    } while (kill_after(scene, instructions));
+    } while (stop_after(scene, instructions));
     printf("%ld %llu\n", instructions,
            (unsigned long long)(node->lock.rescues + node->devices[0].lock.rescues));
     return 0;

@@ -23,7 +23,7 @@ static void *run(void *argument)
 
 static void fork_a_process(void)
 {
-    pid_t child = fork();
+    pid_t child = fork_mortal();
     if (child == 0) {
         struct storm storm = {.seed = (uint64_t)getpid()};
         for (int step = 0; step < 50; step++)

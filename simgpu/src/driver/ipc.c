@@ -1,0 +1,360 @@
+/*
+ * Memory between processes.
+ *
+ * What is exported moves from private memory into a file beside the node's own, under the same
+ * addresses; importers map that file. The exporter holds a lock on the file for as long as the
+ * memory lives, so that whoever exports next can tell and remove what a killed process left behind.
+ */
+#define _GNU_SOURCE
+#include "ipc.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/random.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+#include <unistd.h>
+
+#include "copy.h"
+#include "memory.h"
+#include "stream.h"
+
+static const char token_magic[8] = "ALQIPCM";
+
+/* A region of ours that others may map. */
+struct exported {
+    struct exported *next;
+    uint64_t start;
+    uint64_t number; /* in the file's name */
+    int file;        /* open for its lock */
+};
+
+/* A region of another process that is mapped here. */
+struct imported {
+    uint64_t file;
+    unsigned opened;
+};
+
+static struct exported *exports;
+
+static bool file_path(uint64_t number, char path[PATH_MAX])
+{
+    const char *state = getenv("ALIQUOT_SIM_STATE");
+    const int length = snprintf(path, PATH_MAX, "%s.memory-%016llx", state != NULL ? state : "",
+                                (unsigned long long)number);
+    return length > 0 && length < PATH_MAX;
+}
+
+/* --- exporting; lock held ------------------------------------------------------------------ */
+
+/* Removes a file whose exporter is dead: nobody holds its lock. */
+static void remove_if_dead(const char *path)
+{
+    const int file = open(path, O_RDWR | O_CLOEXEC);
+    if (file < 0)
+        return;
+    if (flock(file, LOCK_EX | LOCK_NB) == 0)
+        unlink(path);
+    close(file);
+}
+
+static void remove_dead_files(void)
+{
+    char prefix[PATH_MAX];
+    char folder[PATH_MAX];
+    if (!file_path(0, prefix))
+        return;
+    prefix[strlen(prefix) - 16] = '\0';
+    char *name = strrchr(prefix, '/');
+    name = name != NULL ? name + 1 : prefix;
+    snprintf(folder, sizeof folder, "%.*s", (int)(name - prefix), prefix);
+    DIR *files = opendir(name != prefix ? folder : ".");
+    if (files == NULL)
+        return;
+    for (struct dirent *entry = readdir(files); entry != NULL; entry = readdir(files)) {
+        char path[PATH_MAX];
+        const int length = snprintf(path, sizeof path, "%s%s", folder, entry->d_name);
+        if (strncmp(entry->d_name, name, strlen(name)) == 0 && length < PATH_MAX)
+            remove_if_dead(path);
+    }
+    closedir(files);
+}
+
+/* A file of this length beside the node's, locked; -1 when the file system has no room. */
+static int make_file(uint64_t number, uint64_t bytes)
+{
+    char path[PATH_MAX];
+    struct statvfs room;
+    if (!file_path(number, path))
+        return -1;
+    const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file < 0)
+        return -1;
+    /* Pages come with use; without room for them a later write would kill the program. */
+    const bool fits = fstatvfs(file, &room) == 0 && room.f_bavail * room.f_frsize >= bytes;
+    if (!fits || flock(file, LOCK_EX | LOCK_NB) != 0 || ftruncate(file, (off_t)bytes) != 0) {
+        driver_log("no room for %llu bytes beside the node's file", (unsigned long long)bytes);
+        unlink(path);
+        close(file);
+        return -1;
+    }
+    return file;
+}
+
+static bool is_zero(const char *bytes, size_t count)
+{
+    return bytes[0] == 0 && memcmp(bytes, bytes + 1, count - 1) == 0;
+}
+
+/* Writes what stands at the addresses into the file, leaving out what was never written. */
+static bool write_out(int file, uint64_t start, uint64_t bytes)
+{
+    enum { STEP = 64 << 10 };
+    const char *memory = (const char *)(uintptr_t)start;
+    for (uint64_t offset = 0; offset < bytes; offset += STEP) {
+        if (!is_zero(memory + offset, STEP) &&
+            pwrite(file, memory + offset, STEP, (off_t)offset) != STEP)
+            return false;
+    }
+    return true;
+}
+
+static bool move_into(int file, struct piece *region)
+{
+    copies_pause();
+    const bool written = write_out(file, region->start, region->bytes);
+    void *memory = MAP_FAILED;
+    if (written)
+        memory = mmap((void *)(uintptr_t)region->start, region->bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, 0);
+    if (memory != MAP_FAILED)
+        madvise(memory, region->bytes, MADV_DONTFORK);
+    copies_resume();
+    return memory != MAP_FAILED;
+}
+
+static struct exported *export_region(struct piece *region)
+{
+    struct exported *export = calloc(1, sizeof *export);
+    if (export == NULL ||
+        getrandom(&export->number, sizeof export->number, 0) != (ssize_t)sizeof export->number) {
+        free(export);
+        return NULL;
+    }
+    remove_dead_files();
+    export->start = region->start;
+    export->file = make_file(export->number, region->bytes);
+    if (export->file < 0 || !move_into(export->file, region)) {
+        char path[PATH_MAX];
+        if (export->file >= 0 && file_path(export->number, path))
+            unlink(path);
+        if (export->file >= 0)
+            close(export->file);
+        free(export);
+        return NULL;
+    }
+    region->is_exported = true;
+    export->next = exports;
+    exports = export;
+    return export;
+}
+
+static struct exported *find_export(uint64_t start)
+{
+    struct exported *export = exports;
+    while (export != NULL && export->start != start)
+        export = export->next;
+    return export;
+}
+
+/* The region ends: its file goes, and its addresses become private memory again. */
+void exported_end(struct piece *region)
+{
+    for (struct exported **link = &exports; *link != NULL; link = &(*link)->next) {
+        struct exported *export = *link;
+        if (export->start != region->start)
+            continue;
+        char path[PATH_MAX];
+        if (file_path(export->number, path))
+            unlink(path);
+        close(export->file);
+        *link = export->next;
+        free(export);
+        break;
+    }
+    space_renew(region->start, region->bytes);
+}
+
+static CUresult export_locked(CUdeviceptr address, unsigned use, struct ipc_token *token)
+{
+    struct piece *piece = space_find(address);
+    REQUIRE(piece != NULL && (unsigned)piece->use == use);
+    /* Small allocations are shared with the block they lie in, as on hardware. */
+    struct piece *region = piece->heap != NULL ? piece->region : piece;
+    struct exported *export =
+        region->is_exported ? find_export(region->start) : export_region(region);
+    if (export == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *token = (struct ipc_token){
+        .file = export->number,
+        .bytes = region->bytes,
+        .offset = piece->start - region->start,
+        .wanted_bytes = piece->wanted_bytes,
+        .device = driver.devices[piece->device].index,
+        .owner = (uint32_t)getpid(),
+    };
+    memcpy(token->magic, token_magic, sizeof token->magic);
+    return CUDA_SUCCESS;
+}
+
+CUresult ipc_export(CUdeviceptr address, unsigned use, struct ipc_token *token)
+{
+    memory_lock();
+    const CUresult result = export_locked(address, use, token);
+    memory_unlock();
+    return result;
+}
+
+void ipc_forget(void)
+{
+    for (struct exported *export = exports; export != NULL; export = export->next)
+        close(export->file);
+    exports = NULL;
+}
+
+/* --- importing ----------------------------------------------------------------------------- */
+
+static bool is_ours(const struct ipc_token *token)
+{
+    for (const struct exported *export = exports; export != NULL; export = export->next) {
+        if (export->number == token->file)
+            return true;
+    }
+    return false;
+}
+
+/* What the context has already mapped of the token's file; lock held. */
+static struct piece *find_import(const struct context *context, uint64_t file)
+{
+    for (struct piece *piece = context->memory->pieces; piece != NULL; piece = piece->next) {
+        const struct imported *imported = piece->detail;
+        if (piece->use == PIECE_IMPORTED && imported != NULL && imported->file == file)
+            return piece;
+    }
+    return NULL;
+}
+
+static CUresult open_file(const struct ipc_token *token, int *file)
+{
+    char path[PATH_MAX];
+    struct stat status;
+    if (!file_path(token->file, path))
+        return CUDA_ERROR_INVALID_VALUE;
+    *file = open(path, O_RDWR | O_CLOEXEC);
+    if (*file < 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    if (fstat(*file, &status) != 0 || (uint64_t)status.st_size != token->bytes) {
+        close(*file);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult map(struct context *context, const struct ipc_token *token, struct piece **piece)
+{
+    int file = -1;
+    struct imported *imported = calloc(1, sizeof *imported);
+    if (imported == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *imported = (struct imported){token->file, 0};
+    CUresult result = open_file(token, &file);
+    if (result != CUDA_SUCCESS) {
+        free(imported);
+        return result;
+    }
+    result = memory_take_addresses(context, token->bytes, PIECE_IMPORTED, imported, piece);
+    void *memory = MAP_FAILED;
+    if (result == CUDA_SUCCESS)
+        memory = mmap((void *)(uintptr_t)(*piece)->start, token->bytes, PROT_READ | PROT_WRITE,
+                      MAP_SHARED | MAP_FIXED | MAP_NORESERVE, file, 0);
+    close(file);
+    if (result != CUDA_SUCCESS) {
+        free(imported);
+        return result;
+    }
+    if (memory == MAP_FAILED) {
+        memory_free_address((*piece)->start, 1U << PIECE_IMPORTED);
+        return CUDA_ERROR_MAP_FAILED;
+    }
+    madvise(memory, token->bytes, MADV_DONTFORK);
+    return CUDA_SUCCESS;
+}
+
+CUresult ipc_import(struct context *context, const struct ipc_token *token, CUdeviceptr *address)
+{
+    REQUIRE(memcmp(token->magic, token_magic, sizeof token->magic) == 0);
+    REQUIRE(token->offset < token->bytes && token->bytes % BLOCK_BYTES == 0);
+    memory_lock();
+    const bool ours = is_ours(token);
+    struct piece *piece = find_import(context, token->file);
+    memory_unlock();
+    if (ours)
+        return CUDA_ERROR_INVALID_CONTEXT;
+    if (piece == NULL)
+        TRY(map(context, token, &piece));
+    memory_lock();
+    ((struct imported *)piece->detail)->opened++;
+    memory_unlock();
+    *address = piece->start + token->offset;
+    return CUDA_SUCCESS;
+}
+
+CUresult ipc_close(CUdeviceptr address)
+{
+    CUresult result = CUDA_ERROR_INVALID_VALUE;
+    memory_lock();
+    struct piece *piece = space_find(address);
+    if (piece != NULL && piece->use == PIECE_IMPORTED && piece->detail != NULL) {
+        struct imported *imported = piece->detail;
+        if (--imported->opened == 0)
+            memory_drop(piece);
+        result = CUDA_SUCCESS;
+    }
+    memory_unlock();
+    return result;
+}
+
+/* --- entries ------------------------------------------------------------------------------- */
+
+ENTRY cuIpcGetMemHandle(CUipcMemHandle *handle, CUdeviceptr address)
+{
+    ENTER(context);
+    REQUIRE(handle != NULL);
+    struct ipc_token token;
+    TRY(ipc_export(address, PIECE_DEVICE, &token));
+    memcpy(handle, &token, sizeof token);
+    return CUDA_SUCCESS;
+}
+
+ENTRY cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigned flags)
+{
+    ENTER(context);
+    REQUIRE(address != NULL && (flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == 0);
+    struct ipc_token token;
+    memcpy(&token, &handle, sizeof token);
+    return ipc_import(context, &token, address);
+}
+TWIN(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2);
+
+ENTRY cuIpcCloseMemHandle(CUdeviceptr address)
+{
+    ENTER(context);
+    TRY(streams_wait(context));
+    return ipc_close(address);
+}
