@@ -15,6 +15,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(hidden)
+
 enum {
     COST_ENTRIES = 4096,
     COST_SPANS = 16,               /* measured spans remembered per entry */
@@ -83,3 +85,5 @@ struct cost_window cost_close(struct cost *cost);
  */
 int64_t cost_learn(struct cost *cost, const struct cost_window *window, int64_t span_ns,
                    enum span_quality quality, uint64_t now_ns);
+
+#pragma GCC visibility pop

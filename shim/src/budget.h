@@ -12,6 +12,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(hidden)
+
 struct terms {
     uint32_t rate;   /* compute that the container may use, in hundredths of a percent */
     bool whole;      /* the whole device is guaranteed: nothing to enforce */
@@ -47,3 +49,5 @@ void budget_report(unsigned device, uint64_t now_ns, const struct report *report
 
 /* In a forked child: the slot is the parent's. */
 void budget_forked(void);
+
+#pragma GCC visibility pop

@@ -188,9 +188,9 @@ EXPORT CUresult cuLaunchCooperativeKernelMultiDevice(CUDA_LAUNCH_PARAMS *launch_
     return launched;
 }
 
-/* --- graphs: graph_memory.c replaces the call and lets us in ------------------------------- */
+/* --- graphs, which graph_memory.c replaces for the sake of their memory -------------------- */
 
-struct probe *launch_graph_begin(CUgraphExec graph, CUstream stream, bool per_thread)
+struct probe *throttle_graph(CUgraphExec graph, CUstream stream, bool per_thread)
 {
     const struct launch launch = {key_of(graph, 0, 0, 0, 0, 0, 0), stream, per_thread};
     return throttle_on ? throttle_admit(&launch) : NULL;

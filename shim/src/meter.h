@@ -12,6 +12,8 @@
 
 #include "table.h"
 
+#pragma GCC visibility push(hidden)
+
 /* No stream has this identity: every launch then takes the long way. */
 #define NO_STREAM UINTPTR_MAX
 
@@ -106,3 +108,5 @@ void streams_part(struct meter *meter, int64_t now_ns, int64_t queued_ns);
 
 /* How many streams were used since a tick. */
 unsigned streams_used(const struct meter *meter, uint32_t since);
+
+#pragma GCC visibility pop

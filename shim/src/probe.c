@@ -8,9 +8,10 @@
 #include "monotonic.h"
 
 struct probe_pool {
-    CUcontext context;  /* NULL: the pool is free */
-    uint64_t vacant;    /* bit set: may be taken */
-    uint64_t under_way; /* bit set: launched, to be read */
+    const struct meter *meter; /* of its device */
+    CUcontext context;         /* NULL: the pool is free */
+    uint64_t vacant;           /* bit set: may be taken */
+    uint64_t under_way;        /* bit set: launched, to be read */
     struct probe probes[PROBES];
 };
 
@@ -81,7 +82,7 @@ void probe_drop(struct probe *probe)
     __atomic_fetch_or(&probe->pool->vacant, bit_of(probe), __ATOMIC_RELEASE);
 }
 
-struct probe *probe_begin(CUstream stream, bool per_thread)
+struct probe *probe_begin(struct meter *meter, CUstream stream, bool per_thread)
 {
     CUcontext context = context_of(stream);
     struct probe_pool *pool = context == NULL ? NULL : pool_of(context);
@@ -94,7 +95,9 @@ struct probe *probe_begin(CUstream stream, bool per_thread)
     } while (!__atomic_compare_exchange_n(&pool->vacant, &vacant, vacant & (vacant - 1), true,
                                           __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
     struct probe *probe = &pool->probes[__builtin_ctzll(vacant)];
+    pool->meter = meter;
     probe->pool = pool;
+    probe->meter = meter;
     probe->stream = stream;
     probe->per_thread = per_thread;
     if (probe->start == NULL && !create_events(probe, context)) {
@@ -158,19 +161,42 @@ void probes_read(void (*take)(struct probe *probe, int64_t span_ns),
     pthread_mutex_unlock(&reading);
 }
 
-void probes_forget(CUcontext context)
+void probes_hold(void)
 {
     pthread_mutex_lock(&reading);
-    for (unsigned i = 0; i < PROBE_POOLS; i++) {
-        if (context == NULL || pools[i].context != context)
-            continue;
-        /* The driver destroys the events with the context. */
-        memset(pools[i].probes, 0, sizeof pools[i].probes);
-        pools[i].under_way = 0;
-        __atomic_store_n(&pools[i].vacant, 0, __ATOMIC_RELEASE);
-        __atomic_store_n(&pools[i].context, NULL, __ATOMIC_RELEASE);
-    }
+}
+
+void probes_release(void)
+{
     pthread_mutex_unlock(&reading);
+}
+
+/* The driver has destroyed the events with their context. */
+static void forget(struct probe_pool *pool)
+{
+    for (unsigned i = 0; i < PROBES; i++) {
+        struct probe *probe = &pool->probes[i];
+        if ((pool->under_way & UINT64_C(1) << i) != 0 && probe->was_unknown)
+            __atomic_fetch_sub(&probe->meter->unknown, 1, __ATOMIC_RELAXED);
+    }
+    memset(pool->probes, 0, sizeof pool->probes);
+    pool->under_way = 0;
+    __atomic_store_n(&pool->vacant, 0, __ATOMIC_RELEASE);
+    __atomic_store_n(&pool->context, NULL, __ATOMIC_RELEASE);
+}
+
+void probes_forget(CUcontext context)
+{
+    for (unsigned i = 0; i < PROBE_POOLS; i++)
+        if (pools[i].context != NULL && pools[i].context == context)
+            forget(&pools[i]);
+}
+
+void probes_forget_device(int device)
+{
+    for (unsigned i = 0; i < PROBE_POOLS; i++)
+        if (pools[i].context != NULL && device >= 0 && pools[i].meter == &meters[device])
+            forget(&pools[i]);
 }
 
 void probes_reset(void)

@@ -10,6 +10,8 @@
 #include "cost.h"
 #include "meter.h"
 
+#pragma GCC visibility push(hidden)
+
 enum {
     PROBE_POOLS = 16,
     PROBES = 64, /* per pool: as many bits as the word that says which are free */
@@ -40,7 +42,7 @@ struct probe {
  * Takes a probe in the current context (or the stream's) and marks the beginning; NULL: none
  * free, or the stream cannot be marked now.
  */
-struct probe *probe_begin(CUstream stream, bool per_thread);
+struct probe *probe_begin(struct meter *meter, CUstream stream, bool per_thread);
 
 /* Marks the end. Says whether the probe is under way; if not, it is free again. */
 bool probe_end(struct probe *probe);
@@ -55,8 +57,16 @@ void probe_drop(struct probe *probe);
 void probes_read(void (*take)(struct probe *probe, int64_t span_ns),
                  void (*wait)(struct probe *probe));
 
-/* The context is about to go: its events go with it. */
+/*
+ * Contexts end between these two: the ticker must not ask about events that go with one. What has
+ * ended is said in between, by its handle or, for primary contexts, by its device.
+ */
+void probes_hold(void);
+void probes_release(void);
 void probes_forget(CUcontext context);
+void probes_forget_device(int device);
 
 /* In a forked child no event is ours. */
 void probes_reset(void);
+
+#pragma GCC visibility pop

@@ -38,6 +38,7 @@ enum treatment {
     TREATMENT_SHOWS,
     TREATMENT_FINDS,
     TREATMENT_OPENS,
+    TREATMENT_THROTTLES,
 };
 
 struct row {

@@ -145,7 +145,8 @@ static void shorten(struct meter *meter, const struct launch *launch)
 {
     bool own = launch->per_thread && launch->stream == NULL;
     if (!meter->several_streams && __atomic_load_n(&throttle_captures, __ATOMIC_RELAXED) == 0 &&
-        __atomic_load_n(&meter->waiters, __ATOMIC_RELAXED) == 0 && launch->stream != CU_STREAM_PER_THREAD)
+        __atomic_load_n(&meter->waiters, __ATOMIC_RELAXED) == 0 &&
+        launch->stream != CU_STREAM_PER_THREAD)
         __atomic_store_n(&meter->stream, own ? identity_of(launch) : (uintptr_t)launch->stream,
                          __ATOMIC_RELAXED);
 }
@@ -174,10 +175,9 @@ struct probe *throttle_admit(const struct launch *launch)
     shorten(meter, launch);
     if (!due && known && countdown >= 0)
         return NULL;
-    struct probe *probe = probe_begin(launch->stream, launch->per_thread);
+    struct probe *probe = probe_begin(meter, launch->stream, launch->per_thread);
     if (probe == NULL)
         return NULL;
-    probe->meter = meter;
     probe->cost = cost;
     probe->key = launch->key;
     probe->window = cost_close(cost);

@@ -7,6 +7,8 @@
 #include "meter.h"
 #include "probe.h"
 
+#pragma GCC visibility push(hidden)
+
 /* A launch as the account sees it. */
 struct launch {
     uint64_t key;    /* what is launched, and how large */
@@ -55,3 +57,8 @@ static inline bool throttle_charge(uint64_t key, uintptr_t stream)
  */
 struct probe *throttle_admit(const struct launch *launch);
 void throttle_launched(struct probe *probe, CUresult result);
+
+/* The same for a whole graph. */
+struct probe *throttle_graph(CUgraphExec graph, CUstream stream, bool per_thread);
+
+#pragma GCC visibility pop

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#pragma GCC visibility push(hidden)
+
 struct meter;
 
 /* Whether launches are metered; starts the thread at the first launch, also in a forked child. */
@@ -37,3 +39,5 @@ bool tick_missed(void);
 
 /* Opens the meters of the container's devices. */
 void tick_begin(uint64_t now_ns);
+
+#pragma GCC visibility pop
