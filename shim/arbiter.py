@@ -136,9 +136,7 @@ class Arbiter:
 
     def tick(self, now_ns: int) -> int:
         """Reads, decides, writes; answers how many limits were written."""
-        return int(
-            lib.arbiter_tick(self._records, len(self._order), now_ns, GRANT_LIFETIME_NS)
-        )
+        return int(lib.arbiter_tick(self._records, len(self._order), now_ns, GRANT_LIFETIME_NS))
 
     def measured(self, gpu: str, used_ns: Mapping[int, float], span_s: float) -> None:
         """Takes in how long each pid has had the GPU in the last `span_s`, as NVML says."""
@@ -146,9 +144,9 @@ class Arbiter:
             if seat.gpu != gpu:
                 continue
             _compare(seat, used_ns, span_s)
-            entries = sorted(
-                seat.ratios.items(), key=lambda item: -item[1].recent_charged_ns
-            )[: lib.LIMITS_RATIOS]
+            entries = sorted(seat.ratios.items(), key=lambda item: -item[1].recent_charged_ns)[
+                : lib.LIMITS_RATIOS
+            ]
             for place in range(lib.LIMITS_RATIOS):
                 slot, ratio = entries[place] if place < len(entries) else (0, None)
                 record.ratios[place].slot = slot
@@ -163,9 +161,7 @@ class Arbiter:
 
     def _rearrange(self) -> None:
         """Seats of one GPU stand side by side; what the tick remembers moves with them."""
-        before = {
-            (seat.name, seat.gpu): index for index, seat in enumerate(self._order)
-        }
+        before = {(seat.name, seat.gpu): index for index, seat in enumerate(self._order)}
         order = sorted(self._seats.values(), key=lambda seat: (seat.gpu, seat.name))
         numbers = {gpu: number for number, gpu in enumerate(dict.fromkeys(s.gpu for s in order))}
         records = ffi.new("struct arbiter_seat[]", max(len(order), 1))

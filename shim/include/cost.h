@@ -18,7 +18,8 @@
 #pragma GCC visibility push(hidden)
 
 enum {
-    COST_ENTRIES = 4096,
+    COST_ENTRIES_SHIFT = 52,
+    COST_ENTRIES = 1 << (64 - COST_ENTRIES_SHIFT),
     COST_SPANS = 16,               /* measured spans remembered per entry */
     COST_UNKNOWN_NS = 50000,       /* charged for what was never measured */
     COST_MEASURE_NS = 1000000,     /* at least one launch in so much GPU time is measured */
@@ -37,7 +38,7 @@ enum span_quality {
     SPAN_WAITED,    /* may contain waiting for a time slice as well */
 };
 
-struct cost {
+struct __attribute__((aligned(128))) cost {
     uint64_t key; /* 0: empty */
     void *meter;  /* of the device that it runs on; the launch path wants it here */
     int64_t estimate_ns;
@@ -61,11 +62,16 @@ struct cost_window {
     int32_t launches; /* the measured one included */
 };
 
+extern struct cost cost_entries[COST_ENTRIES];
+
 /*
  * The place of a key in the table. Two keys that meet take turns: the loser is learnt anew, which
  * costs measurements, never accuracy.
  */
-struct cost *cost_entry(uint64_t key);
+static inline struct cost *cost_entry(uint64_t key)
+{
+    return &cost_entries[key * UINT64_C(0x9e3779b97f4a7c15) >> COST_ENTRIES_SHIFT];
+}
 
 /* Begins to learn a new key. */
 void cost_reset(struct cost *cost, uint64_t key, void *meter);

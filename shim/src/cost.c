@@ -4,12 +4,7 @@
 
 #include <string.h>
 
-static struct cost entries[COST_ENTRIES];
-
-struct cost *cost_entry(uint64_t key)
-{
-    return &entries[key % COST_ENTRIES];
-}
+struct cost cost_entries[COST_ENTRIES];
 
 void cost_reset(struct cost *cost, uint64_t key, void *meter)
 {

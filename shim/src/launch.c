@@ -8,23 +8,17 @@
 
 #include "throttle.h"
 
-#define MIX UINT64_C(0x9e3779b97f4a7c15)
-
-static inline uint64_t pair(unsigned low, unsigned high)
-{
-    return (uint64_t)high << 32 | low;
-}
-
-/* What is launched and how large: a number that stands for the kernel's cost. Never 0 in practice,
- * and two kernels that meet in one number would only share an estimate. */
+/*
+ * What is launched and how large: a number that stands for the kernel's cost. Never 0, because no
+ * handle is; two kernels that meet in one number would only share an estimate. Odd factors in 32
+ * bits, because nothing is cheaper.
+ */
 static inline uint64_t key_of(const void *function, unsigned grid_x, unsigned grid_y,
                               unsigned grid_z, unsigned block_x, unsigned block_y, unsigned block_z)
 {
-    uint64_t key = (uint64_t)(uintptr_t)function;
-    key = (key ^ pair(grid_x, block_x)) * MIX;
-    key = (key ^ key >> 32 ^ pair(grid_y, block_y)) * MIX;
-    key = (key ^ pair(grid_z, block_z)) * MIX;
-    return key ^ key >> 32;
+    uint32_t shape = grid_x * 0x9e3779b1u + (grid_y + 8 * block_y) * 0x85ebca77u +
+                     block_x * 0x27d4eb2fu + (grid_z + 8 * block_z) * 0xc2b2ae3du;
+    return (uint64_t)(uintptr_t)function ^ (uint64_t)shape << 32;
 }
 
 /* A thread's own default stream is known by the thread. */
@@ -48,12 +42,22 @@ static inline uintptr_t own_stream(CUstream stream)
 
 #define COLD __attribute__((noinline, cold))
 
+/*
+ * Arguments on the stack are passed on where they are. GCC moves them through registers all the
+ * same, and saves those; it leaves them alone until the call when they are volatile.
+ */
+#ifdef __clang__
+#define STAYS
+#else
+#define STAYS volatile
+#endif
+
 /* --- cuLaunchKernel ------------------------------------------------------------------------ */
 
 #define KERNEL_PARAMETERS                                                                          \
     CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,      \
-        unsigned block_y, unsigned block_z, unsigned shared_mem_bytes, CUstream stream,            \
-        void **kernel_params, void **extra
+        unsigned block_y, unsigned STAYS block_z, unsigned STAYS shared_mem_bytes,                 \
+        CUstream STAYS stream, void **STAYS kernel_params, void **STAYS extra
 #define KERNEL_ARGUMENTS                                                                           \
     function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_mem_bytes, stream,         \
         kernel_params, extra

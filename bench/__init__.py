@@ -1,0 +1,1 @@
+"""Measurements of what the product promises, on the simulated GPU."""
