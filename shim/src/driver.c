@@ -8,6 +8,9 @@
 #define _GNU_SOURCE
 #include "driver.h"
 
+#include <elf.h>
+#include <link.h>
+
 #include "libc_symbol.h"
 
 static const char *const sonames[LIBRARIES] = {"libcuda.so.1", "libnvidia-ml.so.1"};
@@ -75,4 +78,36 @@ enum library driver_named(const char *file)
         if (strncmp(name, sonames[library], strlen(sonames[library]) - 2) == 0)
             return library;
     return LIBRARIES;
+}
+
+/* What a loaded object calls itself; NULL when it does not. */
+static const char *soname_of(const void *base)
+{
+    const ElfW(Ehdr) *file = base;
+    if (memcmp(file->e_ident, ELFMAG, SELFMAG) != 0)
+        return NULL;
+    const ElfW(Phdr) *headers = (const void *)((const char *)base + file->e_phoff);
+    const ElfW(Dyn) *dynamic = NULL;
+    for (unsigned i = 0; i < file->e_phnum; i++)
+        if (headers[i].p_type == PT_DYNAMIC)
+            dynamic = (const void *)((const char *)base + headers[i].p_vaddr);
+    const char *names = NULL;
+    size_t soname = 0;
+    for (; dynamic != NULL && dynamic->d_tag != DT_NULL; dynamic++) {
+        if (dynamic->d_tag == DT_STRTAB)
+            names = (const void *)dynamic->d_un.d_ptr;
+        if (dynamic->d_tag == DT_SONAME)
+            soname = dynamic->d_un.d_val;
+    }
+    return names == NULL || soname == 0 ? NULL : names + soname;
+}
+
+enum library driver_around(const void *address)
+{
+    const struct libc_calls *libc = libc_calls();
+    Dl_info where;
+    if (libc->dladdr == NULL || libc->dladdr(address, &where) == 0 || where.dli_fbase == NULL)
+        return LIBRARIES;
+    const char *soname = soname_of(where.dli_fbase);
+    return soname == NULL ? LIBRARIES : driver_named(soname);
 }

@@ -22,3 +22,6 @@ void *driver_handle(enum library library);
 
 /* Which library a file name means (libcuda.so, /usr/lib/libcuda.so.1, ...); LIBRARIES: neither. */
 enum library driver_named(const char *file);
+
+/* Which library an address lies in, whatever its file is called; LIBRARIES: neither. */
+enum library driver_around(const void *address);

@@ -2,7 +2,6 @@
 
 #include "limits_file.h"
 
-#include <stdatomic.h>
 #include <stdbool.h>
 #include <string.h>
 
@@ -17,12 +16,18 @@ enum {
 };
 
 /*
- * Readers copy while a writer may be writing, so everything in a slot is moved in atomic words; a
- * copy of two halves is then found out by the checksum instead of being undefined behaviour.
+ * Readers copy while a writer may be writing, so everything in a slot is moved in atomic words, in
+ * order: who sees a word of the new body also sees that the old sequence is gone. A copy of two
+ * halves is then found out instead of being undefined behaviour.
  */
 static uint64_t load(const uint64_t *word)
 {
-    return __atomic_load_n(word, __ATOMIC_RELAXED);
+    return __atomic_load_n(word, __ATOMIC_ACQUIRE);
+}
+
+static void store(uint64_t *word, uint64_t value)
+{
+    __atomic_store_n(word, value, __ATOMIC_RELEASE);
 }
 
 static uint64_t mix(uint64_t hash, uint64_t word)
@@ -135,7 +140,7 @@ static uint64_t read_slot(const struct limits_header *header, const void *image,
                           struct limits_body *body)
 {
     const uint64_t *words = slot_words(header, image, slot);
-    uint64_t sequence = __atomic_load_n(&words[0], __ATOMIC_ACQUIRE);
+    uint64_t sequence = load(&words[0]);
     uint64_t checksum = load(&words[1]);
     if (sequence == 0)
         return 0;
@@ -156,7 +161,6 @@ static uint64_t read_slot(const struct limits_header *header, const void *image,
             read_record(hash, at, device_words, copy.words + own_head + i * own_device, own_device);
     /* The copy is whole when no writer has begun on the slot since: it first clears the sequence.
      */
-    atomic_thread_fence(memory_order_acquire);
     if (hash != checksum || load(&words[0]) != sequence || !makes_sense(&copy.body))
         return 0;
     *body = copy.body;
@@ -203,7 +207,7 @@ static uint64_t write_record(uint64_t hash, uint64_t *words, size_t stored, cons
         if ((i + 1) * sizeof word <= record_bytes)
             memcpy(&word, (const char *)record + i * sizeof word, sizeof word);
         hash = mix(hash, word);
-        __atomic_store_n(&words[i], word, __ATOMIC_RELAXED);
+        store(&words[i], word);
     }
     return hash;
 }
@@ -211,9 +215,7 @@ static uint64_t write_record(uint64_t hash, uint64_t *words, size_t stored, cons
 static void write_slot(const struct limits_header *header, uint64_t *words, uint64_t sequence,
                        const struct limits_body *body)
 {
-    __atomic_store_n(&words[0], 0, __ATOMIC_RELAXED);
-    /* Nothing of the new body may be seen under the old sequence. */
-    atomic_thread_fence(memory_order_release);
+    store(&words[0], 0);
     size_t head_words = header->head_bytes / sizeof(uint64_t);
     size_t device_words = header->device_bytes / sizeof(uint64_t);
     uint64_t *at = words + SLOT_PREFIX_BYTES / sizeof(uint64_t);
@@ -221,8 +223,8 @@ static void write_slot(const struct limits_header *header, uint64_t *words, uint
     at += head_words;
     for (size_t i = 0; i < LIMITS_DEVICES; i++, at += device_words)
         hash = write_record(hash, at, device_words, &body->devices[i], sizeof body->devices[i]);
-    __atomic_store_n(&words[1], hash, __ATOMIC_RELAXED);
-    __atomic_store_n(&words[0], sequence, __ATOMIC_RELEASE);
+    store(&words[1], hash);
+    store(&words[0], sequence);
 }
 
 int limits_publish(void *image, size_t bytes, const struct limits_body *body)

@@ -132,12 +132,12 @@ bool road_is_original(const void *address)
             row_of(address, "") != NULL);
 }
 
-/* Whether an address lies in a library that is called like one of those we stand before. */
-static bool in_a_driver(const struct libc_calls *libc, const void *address)
+/* A function that is not replaced, but may be one of a second driver in another namespace. */
+static void *in_the_programs_driver(const struct libc_calls *libc, void *found, const char *name)
 {
-    Dl_info where;
-    return libc->dladdr != NULL && libc->dladdr(address, &where) != 0 && where.dli_fname != NULL &&
-           driver_named(where.dli_fname) != LIBRARIES;
+    const enum library library = driver_around(found);
+    return library != LIBRARIES && driver_load(library) ? libc->dlsym(driver_handle(library), name)
+                                                        : found;
 }
 
 /* `version` is NULL for dlsym. */
@@ -152,23 +152,26 @@ static struct verdict find(void *handle, const char *name, const char *version)
         return go_on(original);
     const struct row *row = row_named(name);
     void *replacement = row != NULL ? row->replacement : own_override(name);
-    if (replacement == NULL)
-        return go_on(original);
     const bool by_scope = handle == RTLD_DEFAULT || handle == RTLD_NEXT;
+    if (replacement == NULL && (by_scope || !imports_watched(WATCH_NAMESPACES)))
+        return go_on(original);
     void *found = by_scope          ? replacement
                   : version == NULL ? libc->dlsym(handle, name)
                                     : libc->dlvsym(handle, name, version);
-    if (row == NULL)
-        return answer(is_of_libc(libc, found) ? replacement : found);
     if (found == NULL)
         return answer(NULL);
+    if (replacement == NULL)
+        return answer(in_the_programs_driver(libc, found, name));
+    if (row == NULL)
+        return answer(is_of_libc(libc, found) ? replacement : found);
     if (found == replacement) {
         /* Our own export: what it replaces must be there too, or the name does not exist. */
         if (driver_bound(row->library))
             return answer(found);
         return answer(libc->dlsym(RTLD_NEXT, name));
     }
-    if ((driver_bound(row->library) && found == *row->original) || in_a_driver(libc, found))
+    if ((driver_bound(row->library) && found == *row->original) ||
+        (driver_around(found) == row->library && driver_load(row->library)))
         return answer(replacement);
     return answer(found);
 }

@@ -23,6 +23,58 @@ OTHER_NAMES = {
     "NVML_CLOCKS_EVENT_REASON_SW_POWER_CAP": "nvmlClocksEventReasonSwPowerCap",
 }
 
+# What the simulated library calls its fields, and what NVML calls them after NVML_FI_DEV_.
+FIELDS = {
+    "ECC_CURRENT": "ECC_CURRENT",
+    "ECC_PENDING": "ECC_PENDING",
+    "ECC_DOUBLE_VOLATILE_TOTAL": "ECC_DBE_VOL_TOTAL",
+    "ECC_DOUBLE_AGGREGATE_TOTAL": "ECC_DBE_AGG_TOTAL",
+    "ECC_DOUBLE_VOLATILE_DEVICE": "ECC_DBE_VOL_DEV",
+    "ECC_DOUBLE_AGGREGATE_DEVICE": "ECC_DBE_AGG_DEV",
+    "ECC_LAST": "ECC_DBE_AGG_CBU",
+    "RETIRED_FIRST": "RETIRED_SBE",
+    "RETIRED_LAST": "RETIRED_PENDING",
+    "NVLINK_COUNTERS_FIRST": "NVLINK_CRC_FLIT_ERROR_COUNT_L0",
+    "NVLINK_COUNTERS_LAST": "NVLINK_BANDWIDTH_C1_TOTAL",
+    "VIOLATIONS_FIRST": "PERF_POLICY_POWER",
+    "VIOLATIONS_LAST": "PERF_POLICY_TOTAL_BASE_CLOCKS",
+    "MEMORY_TEMPERATURE": "MEMORY_TEMP",
+    "TOTAL_ENERGY": "TOTAL_ENERGY_CONSUMPTION",
+    "NVLINK_SPEED_FIRST": "NVLINK_SPEED_MBPS_L0",
+    "NVLINK_SPEED_COMMON": "NVLINK_SPEED_MBPS_COMMON",
+    "NVLINK_COUNT": "NVLINK_LINK_COUNT",
+    "RETIRED_PENDING_SINGLE": "RETIRED_PENDING_SBE",
+    "RETIRED_PENDING_DOUBLE": "RETIRED_PENDING_DBE",
+    "PCIE_REPLAYS": "PCIE_REPLAY_COUNTER",
+    "PCIE_REPLAY_ROLLOVERS": "PCIE_REPLAY_ROLLOVER_COUNTER",
+    "NVLINK_MORE_COUNTERS_FIRST": "NVLINK_CRC_FLIT_ERROR_COUNT_L6",
+    "NVLINK_MORE_COUNTERS_LAST": "NVLINK_BANDWIDTH_C1_L11",
+    "NVLINK_MORE_SPEEDS_FIRST": "NVLINK_SPEED_MBPS_L6",
+    "NVLINK_MORE_SPEEDS_LAST": "NVLINK_SPEED_MBPS_L11",
+    "NVLINK_THROUGHPUT_FIRST": "NVLINK_THROUGHPUT_DATA_TX",
+    "NVLINK_THROUGHPUT_LAST": "NVLINK_THROUGHPUT_RAW_RX",
+    "REMAPPED_FIRST": "REMAPPED_COR",
+    "REMAPPED_LAST": "REMAPPED_FAILURE",
+    "NVLINK_GET_SPEED": "NVLINK_GET_SPEED",
+    "NVLINK_GET_STATE": "NVLINK_GET_STATE",
+    "NVLINK_GET_VERSION": "NVLINK_GET_VERSION",
+    "POWER_AVERAGE": "POWER_AVERAGE",
+    "POWER_INSTANT": "POWER_INSTANT",
+    "POWER_LIMIT_LOWEST": "POWER_MIN_LIMIT",
+    "POWER_LIMIT_HIGHEST": "POWER_MAX_LIMIT",
+    "POWER_LIMIT_DEFAULT": "POWER_DEFAULT_LIMIT",
+    "POWER_LIMIT_CURRENT": "POWER_CURRENT_LIMIT",
+    "ENERGY": "ENERGY",
+    "POWER_LIMIT_REQUESTED": "POWER_REQUESTED_LIMIT",
+    "MARGIN_SHUTDOWN": "TEMPERATURE_SHUTDOWN_TLIMIT",
+    "MARGIN_SLOWDOWN": "TEMPERATURE_SLOWDOWN_TLIMIT",
+    "MARGIN_MEMORY": "TEMPERATURE_MEM_MAX_TLIMIT",
+    "MARGIN_GPU": "TEMPERATURE_GPU_MAX_TLIMIT",
+    "PCIE_BYTES_SENT": "PCIE_COUNT_TX_BYTES",
+    "PCIE_BYTES_RECEIVED": "PCIE_COUNT_RX_BYTES",
+    "RECOVERY_ACTION": "GET_GPU_RECOVERY_ACTION",
+}
+
 
 @pytest.fixture(scope="module")
 def header() -> Path:
@@ -104,6 +156,14 @@ def test_prototypes_are_those_of_the_header(header: Path, tmp_path: Path) -> Non
     )
     source = f'#include "{header}"\n{claims}\nint main(void) {{ return 0; }}\n'
     run_c(tmp_path, source, "-DNVML_NO_UNVERSIONED_FUNC_DEFS")
+
+
+def test_field_numbers_are_those_of_the_header(header: Path) -> None:
+    source = (ROOT / "simgpu" / "src" / "nvml" / "fields.c").read_text()
+    ours = {name: int(n) for name, n in re.findall(r"^ +FIELD_(\w+) = (\d+)", source, re.M)}
+    found = re.findall(r"#define NVML_FI_DEV_(\w+)\s+(\d+)", header.read_text())
+    theirs = {name: int(number) for name, number in found}
+    assert ours == {name: theirs[theirs_name] for name, theirs_name in FIELDS.items()}
 
 
 @pytest.mark.usefixtures("header")

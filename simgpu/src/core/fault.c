@@ -50,14 +50,13 @@ static int consume(struct sim_held *held, enum sim_call call, uint64_t *delay_ns
     return 0;
 }
 
-int sim_fault(unsigned device, enum sim_call call)
+static __attribute__((noinline, cold)) int hit(struct sim_view *view, unsigned device,
+                                               enum sim_call call)
 {
-    struct sim_view *view = sim_view_self();
     struct sim_held held;
     uint64_t delay_ns = 0;
 
-    if (!view || !__atomic_load_n(&view->state->devices[device].armed, __ATOMIC_RELAXED) ||
-        !sim_hold(view, device, &held))
+    if (!sim_hold(view, device, &held))
         return 0;
     int error = consume(&held, call, &delay_ns);
     sim_unhold(&held);
@@ -67,6 +66,15 @@ int sim_fault(unsigned device, enum sim_call call)
         nanosleep(&delay, NULL);
     }
     return error;
+}
+
+int sim_fault(unsigned device, enum sim_call call)
+{
+    /* Who has not opened the node yet has nothing that could fail. */
+    struct sim_view *view = __atomic_load_n(&sim_self, __ATOMIC_ACQUIRE);
+    if (!view || !__atomic_load_n(&view->state->devices[device].armed, __ATOMIC_RELAXED))
+        return 0;
+    return hit(view, device, call);
 }
 
 int sim_inject(struct sim_state *state, unsigned device, uint32_t call, int32_t error,

@@ -2,9 +2,6 @@
 #define _GNU_SOURCE
 #include "lock.h"
 
-#include <errno.h>
-#include <linux/futex.h>
-#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
@@ -15,6 +12,9 @@
 #define WAITERS (UINT32_C(1) << 31) /* somebody may sleep on the word */
 #define SPINS 100
 #define PATIENCE_NS 1000000 /* how long we sleep before we ask whether the owner lives */
+
+/* FUTEX_WAIT and FUTEX_WAKE; their header is not everywhere where there is a libc. */
+enum { FUTEX_SLEEP = 0, FUTEX_ROUSE = 1 };
 
 static inline void pause_briefly(void)
 {
@@ -50,7 +50,7 @@ static void undo(struct sim_state *state, struct sim_lock *lock)
 static void sleep_on(uint32_t *word, uint32_t seen)
 {
     struct timespec patience = {.tv_nsec = PATIENCE_NS};
-    syscall(SYS_futex, word, FUTEX_WAIT, seen, &patience, NULL, 0);
+    syscall(SYS_futex, word, FUTEX_SLEEP, seen, &patience, NULL, 0);
 }
 
 static void acquire_slowly(struct sim_view *view, struct sim_lock *lock, uint32_t ticket)
@@ -169,5 +169,5 @@ void sim_unhold(struct sim_held *held)
 {
     sim_commit(held);
     if (__atomic_exchange_n(&held->lock->owner, 0, __ATOMIC_RELEASE) & WAITERS)
-        syscall(SYS_futex, &held->lock->owner, FUTEX_WAKE, 1, NULL, NULL, 0);
+        syscall(SYS_futex, &held->lock->owner, FUTEX_ROUSE, 1, NULL, NULL, 0);
 }

@@ -4,17 +4,30 @@
 #include "lock.h"
 #include "slot.h"
 
-/* In null mode the process only counts for itself, without a lock. */
-static inline bool count_only(struct sim_view *view, unsigned device, uint64_t bytes)
+/* Becomes a process of the node, for who is none yet; NULL: there is no slot for us. */
+static __attribute__((noinline, cold)) struct sim_process *become_process(void)
 {
-    if (!view->state->null_mode)
-        return false;
-    uint32_t ticket = __atomic_load_n(&view->process, __ATOMIC_ACQUIRE);
-    if (!ticket && (ticket = sim_slot_take(view)) == 0)
-        return true;
-    struct sim_process *process = &view->state->processes[sim_ticket_number(ticket)];
-    __atomic_fetch_add(&process->usages[device].used_bytes, bytes, __ATOMIC_RELAXED);
-    return true;
+    struct sim_view *view = sim_view_self();
+    bool attached = view && sim_slot_take(view) != 0;
+    return attached ? __atomic_load_n(&view->own, __ATOMIC_ACQUIRE) : NULL;
+}
+
+/* What is ours alone, to count in without a lock. */
+static inline struct sim_process *own_process(void)
+{
+    struct sim_view *view = __atomic_load_n(&sim_self, __ATOMIC_ACQUIRE);
+    struct sim_process *own = view ? __atomic_load_n(&view->own, __ATOMIC_ACQUIRE) : NULL;
+    return __builtin_expect(own != NULL, 1) ? own : become_process();
+}
+
+/* In null mode the process only counts for itself. */
+static inline int count_bytes(unsigned device, uint64_t bytes)
+{
+    struct sim_process *own = own_process();
+    if (!own)
+        return -EUSERS;
+    __atomic_fetch_add(&own->usages[device].used_bytes, bytes, __ATOMIC_RELAXED);
+    return 0;
 }
 
 static int book(struct sim_view *view, unsigned device, uint64_t bytes)
@@ -40,8 +53,8 @@ int sim_reserve(unsigned device, uint64_t bytes)
     struct sim_view *view = sim_view_self();
     if (!view)
         return -ENODEV;
-    if (count_only(view, device, bytes))
-        return 0;
+    if (view->state->null_mode)
+        return count_bytes(device, bytes);
     int result = book(view, device, bytes);
     if (result == -ENOMEM) {
         sim_slots_bury_dead(view);
@@ -55,8 +68,12 @@ void sim_release(unsigned device, uint64_t bytes)
     struct sim_view *view = sim_view_self();
     struct sim_held held;
 
-    if (!view || count_only(view, device, 0 - bytes))
+    if (!view)
         return;
+    if (view->state->null_mode) {
+        count_bytes(device, 0 - bytes);
+        return;
+    }
     if (!sim_hold_as_process(view, device, &held))
         return;
     struct sim_usage *usage = sim_usage_of(&held, held.number);
@@ -79,12 +96,7 @@ uint64_t sim_free_bytes(unsigned device)
 
 void sim_count_launch(unsigned device)
 {
-    struct sim_view *view = sim_view_self();
-    if (!view)
-        return;
-    uint32_t ticket = __atomic_load_n(&view->process, __ATOMIC_ACQUIRE);
-    if (__builtin_expect(ticket == 0, 0) && (ticket = sim_slot_take(view)) == 0)
-        return;
-    struct sim_process *process = &view->state->processes[sim_ticket_number(ticket)];
-    __atomic_fetch_add(&process->usages[device].launches, 1, __ATOMIC_RELAXED);
+    struct sim_process *own = own_process();
+    if (own)
+        __atomic_fetch_add(&own->usages[device].launches, 1, __ATOMIC_RELAXED);
 }

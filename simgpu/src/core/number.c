@@ -64,6 +64,7 @@ void sim_number_forget(struct sim_view *view)
     if (is_node(view, view->keeper))
         close(view->keeper);
     view->keeper = -1;
+    __atomic_store_n(&view->own, NULL, __ATOMIC_RELEASE);
     __atomic_store_n(&view->process, 0, __ATOMIC_RELEASE);
     __atomic_store_n(&view->observer, 0, __ATOMIC_RELEASE);
 }

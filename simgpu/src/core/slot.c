@@ -75,6 +75,7 @@ uint32_t sim_slot_take(struct sim_view *view)
         sim_hold_slots_with(view, ticket, &held);
         introduce(&held, ticket);
         sim_unhold(&held);
+        __atomic_store_n(&view->own, &view->state->processes[held.number], __ATOMIC_RELEASE);
         __atomic_store_n(&view->process, ticket, __ATOMIC_RELEASE);
     }
     sim_views_unlock();
@@ -84,8 +85,10 @@ uint32_t sim_slot_take(struct sim_view *view)
 void sim_slot_lost(struct sim_view *view, uint32_t ticket)
 {
     sim_views_lock();
-    if (view->process == ticket)
+    if (view->process == ticket) {
+        __atomic_store_n(&view->own, NULL, __ATOMIC_RELEASE);
         __atomic_store_n(&view->process, 0, __ATOMIC_RELEASE);
+    }
     sim_views_unlock();
 }
 

@@ -117,6 +117,7 @@ struct sim_device {
     uint32_t lost;       /* fell off the bus: every call answers so */
     uint32_t armed;      /* 1: lost, or a fault is pending; what a launch looks at */
     uint64_t runnable[SIM_PROCESSES / 64]; /* bit set: active < horizon */
+    uint64_t runnable_count;               /* how many bits are set */
     uint64_t xid_count;                    /* events ever posted; the last SIM_XIDS are kept */
     struct {
         uint64_t xid;

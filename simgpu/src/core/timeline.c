@@ -21,15 +21,10 @@ static inline uint64_t earlier(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Whether anybody but `slot` is runnable. */
-static inline bool others_runnable(const struct sim_device *device, unsigned slot)
+/* Whether anybody but `number`, which may be an observer's, is runnable. */
+static inline bool others_runnable(const struct sim_device *device, unsigned number)
 {
-    uint64_t all = 0;
-    for (unsigned word = 0; word < WORDS; word++) {
-        uint64_t mine = word == slot / 64 ? UINT64_C(1) << slot % 64 : 0;
-        all |= device->runnable[word] & ~mine;
-    }
-    return all != 0;
+    return device->runnable_count > (number < SIM_PROCESSES && sim_is_runnable(device, number));
 }
 
 /* The runnable slot after `slot`, round the end; `slot` itself comes last. -1: nobody. */
@@ -61,11 +56,12 @@ void sim_enlist(struct sim_held *held, unsigned slot)
     struct sim_device *device = held->device;
     uint64_t *word = &device->runnable[slot / 64];
 
-    if (!others_runnable(device, slot)) {
+    if (device->runnable_count == 0) {
         sim_set(held, &device->turn, slot);
         sim_set(held, &device->turn_started_ns, device->time_ns);
     }
     sim_set(held, word, *word | UINT64_C(1) << slot % 64);
+    sim_set(held, &device->runnable_count, device->runnable_count + 1);
 }
 
 void sim_retire(struct sim_held *held, unsigned slot)
@@ -74,6 +70,7 @@ void sim_retire(struct sim_held *held, unsigned slot)
     uint64_t *word = &device->runnable[slot / 64];
 
     sim_set(held, word, *word & ~(UINT64_C(1) << slot % 64));
+    sim_set(held, &device->runnable_count, device->runnable_count - 1);
     if (device->turn == slot)
         pass_turn(held);
 }
@@ -89,10 +86,8 @@ uint64_t sim_turn_delay(const struct sim_held *held, unsigned slot)
 }
 
 /* Where the process's time from now on lies on the clock, unless that follows from before. */
-static void chronicle(struct sim_held *held, unsigned slot)
+static void chronicle(struct sim_held *held, struct sim_usage *usage, struct sim_history *history)
 {
-    struct sim_usage *usage = sim_usage_of(held, slot);
-    struct sim_history *history = sim_history_of(held, slot);
     uint64_t time = held->device->time_ns;
     uint64_t last = (usage->slice_count - 1) % SIM_SLICES;
 
@@ -105,10 +100,10 @@ static void chronicle(struct sim_held *held, unsigned slot)
     sim_set(held, &usage->slice_count, usage->slice_count + 1);
 }
 
-/* What NVML will say about the sampling window that the time lies in. */
-static void sample(struct sim_held *held, struct sim_usage *usage, uint64_t busy_ns)
+/* What NVML will say about a sampling window. */
+static void sample(struct sim_held *held, struct sim_usage *usage, uint64_t window,
+                   uint64_t busy_ns)
 {
-    uint64_t window = held->device->time_ns / SIM_WINDOW_NS;
     uint64_t last = (usage->sample_count - 1) % SIM_SAMPLES;
 
     if (usage->sample_count > 0 && usage->samples[last].window == window) {
@@ -121,17 +116,23 @@ static void sample(struct sim_held *held, struct sim_usage *usage, uint64_t busy
     sim_set(held, &usage->sample_count, usage->sample_count + 1);
 }
 
-/* The end of a step that would last until `until`: no step crosses the end of a sampling window,
- * except that windows too old to be remembered are passed in one go, without samples. */
-static uint64_t within_window(uint64_t time, uint64_t until, bool *sampled)
+/* Adds the time from the device's to `until`, or to an earlier end that it answers, to a process's
+ * samples: nothing crosses the end of a window, except that windows too old to be remembered are
+ * passed in one go. */
+static uint64_t sample_until(struct sim_held *held, struct sim_usage *usage, uint64_t until)
 {
-    uint64_t first = time / SIM_WINDOW_NS;
-    uint64_t last = until / SIM_WINDOW_NS;
+    uint64_t time = held->device->time_ns;
+    uint64_t window = time / SIM_WINDOW_NS;
+    uint64_t window_end = (window + 1) * SIM_WINDOW_NS;
 
-    *sampled = last - first <= SIM_SAMPLES;
-    if (last == first)
-        return until;
-    return *sampled ? (first + 1) * SIM_WINDOW_NS : (last - SIM_SAMPLES) * SIM_WINDOW_NS;
+    if (until > window_end) {
+        uint64_t last = until / SIM_WINDOW_NS;
+        if (last - window > SIM_SAMPLES)
+            return (last - SIM_SAMPLES) * SIM_WINDOW_NS;
+        until = window_end;
+    }
+    sample(held, usage, window, until - time);
+    return until;
 }
 
 static void step(struct sim_held *held, uint64_t now)
@@ -140,14 +141,13 @@ static void step(struct sim_held *held, uint64_t now)
     unsigned slot = (unsigned)device->turn;
     uint64_t time = device->time_ns;
     uint64_t until = now;
-    bool sampled;
 
     if (!sim_is_runnable(device, slot)) {
         sim_set(held, &device->idle_ns, device->idle_ns + (now - time));
         sim_set(held, &device->time_ns, now);
         return;
     }
-    bool contended = others_runnable(device, slot);
+    bool contended = device->runnable_count > 1;
     if (contended) {
         /* More than a slice since the turn began: it was alone, and began turn after turn. */
         uint64_t used = time - device->turn_started_ns;
@@ -157,10 +157,8 @@ static void step(struct sim_held *held, uint64_t now)
     }
     struct sim_usage *usage = sim_usage_of(held, slot);
     until = earlier(until, time + (usage->horizon_ns - usage->active_ns));
-    until = within_window(time, until, &sampled);
-    chronicle(held, slot);
-    if (sampled)
-        sample(held, usage, until - time);
+    until = sample_until(held, usage, until);
+    chronicle(held, usage, sim_history_of(held, slot));
     sim_set(held, &usage->active_ns, usage->active_ns + (until - time));
     sim_set(held, &device->time_ns, until);
     if (usage->active_ns == usage->horizon_ns)

@@ -20,7 +20,7 @@
 static pthread_mutex_t views_mutex = PTHREAD_MUTEX_INITIALIZER;
 static struct sim_view *views;
 static pthread_mutex_t self_mutex = PTHREAD_MUTEX_INITIALIZER; /* taken before views_mutex */
-static struct sim_view *self;                                  /* the one of ALIQUOT_SIM_STATE */
+struct sim_view *sim_self;
 
 /* How every version begins its files; the rest of the state may only be read if this fits. */
 struct header {
@@ -162,7 +162,7 @@ void sim_view_close(struct sim_view *view)
 
 struct sim_view *sim_view_of(const struct sim_state *state)
 {
-    struct sim_view *known = __atomic_load_n(&self, __ATOMIC_ACQUIRE);
+    struct sim_view *known = __atomic_load_n(&sim_self, __ATOMIC_ACQUIRE);
     if (known && known->state == state)
         return known;
     sim_views_lock();
@@ -172,12 +172,12 @@ struct sim_view *sim_view_of(const struct sim_state *state)
     return known;
 }
 
-static struct sim_view *open_self(const char **why)
+struct sim_view *sim_view_open_self(const char **why)
 {
     static char sentence[PATH_MAX + 256];
 
     pthread_mutex_lock(&self_mutex);
-    struct sim_view *view = __atomic_load_n(&self, __ATOMIC_ACQUIRE);
+    struct sim_view *view = __atomic_load_n(&sim_self, __ATOMIC_ACQUIRE);
     const char *path = getenv("ALIQUOT_SIM_STATE");
     if (!view && (!path || !*path)) {
         snprintf(sentence, sizeof(sentence),
@@ -185,7 +185,7 @@ static struct sim_view *open_self(const char **why)
                  "`aliquot sim run` and `aliquot sim env` set it");
     } else if (!view) {
         view = sim_view_open(path, sentence, sizeof(sentence));
-        __atomic_store_n(&self, view, __ATOMIC_RELEASE);
+        __atomic_store_n(&sim_self, view, __ATOMIC_RELEASE);
     }
     pthread_mutex_unlock(&self_mutex);
     if (!view && why)
@@ -193,16 +193,10 @@ static struct sim_view *open_self(const char **why)
     return view;
 }
 
-struct sim_view *sim_view_self(void)
-{
-    struct sim_view *view = __atomic_load_n(&self, __ATOMIC_ACQUIRE);
-    return __builtin_expect(view != NULL, 1) ? view : open_self(NULL);
-}
-
 const struct sim_state *sim_node(const char **why)
 {
-    struct sim_view *view = __atomic_load_n(&self, __ATOMIC_ACQUIRE);
+    struct sim_view *view = __atomic_load_n(&sim_self, __ATOMIC_ACQUIRE);
     if (!view)
-        view = open_self(why);
+        view = sim_view_open_self(why);
     return view ? view->state : NULL;
 }

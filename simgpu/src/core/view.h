@@ -24,12 +24,13 @@ enum { SIM_TICKET_NUMBER = 0xffff, SIM_TICKET_SHIFT = 16, SIM_TICKET_GENERATION 
 struct sim_view {
     struct sim_state *state;
     struct sim_view *next;
-    int keeper;           /* the descriptor that holds the locks of our numbers; -1: none yet */
-    int probe;            /* the one that asks about others' locks; holds none itself */
-    uint64_t file_device; /* which file both must be, because programs ... */
-    uint64_t file_inode;  /* ... close descriptors that are not theirs */
-    uint32_t process;     /* our ticket as a process of the node; 0: none */
-    uint32_t observer;    /* our ticket as an observer; 0: none */
+    int keeper;              /* the descriptor that holds the locks of our numbers; -1: none yet */
+    int probe;               /* the one that asks about others' locks; holds none itself */
+    uint64_t file_device;    /* which file both must be, because programs ... */
+    uint64_t file_inode;     /* ... close descriptors that are not theirs */
+    uint32_t process;        /* our ticket as a process of the node; 0: none */
+    struct sim_process *own; /* ... and what it stands for; NULL: nothing */
+    uint32_t observer;       /* our ticket as an observer; 0: none */
     char path[4096];
 };
 
@@ -45,5 +46,15 @@ void sim_view_close(struct sim_view *view);
 /* The view that `state` was mapped by; NULL: none. */
 struct sim_view *sim_view_of(const struct sim_state *state);
 
-/* The view of the node that ALIQUOT_SIM_STATE names, opened on first use; NULL: there is none. */
-struct sim_view *sim_view_self(void);
+/* The view of the node that ALIQUOT_SIM_STATE names; NULL until it is opened. */
+extern struct sim_view *sim_self;
+
+/* Opens it; NULL and a sentence, if anybody wants it, when there is none. */
+struct sim_view *sim_view_open_self(const char **why);
+
+/* The same view, opened on first use. */
+static inline struct sim_view *sim_view_self(void)
+{
+    struct sim_view *view = __atomic_load_n(&sim_self, __ATOMIC_ACQUIRE);
+    return __builtin_expect(view != NULL, 1) ? view : sim_view_open_self(NULL);
+}

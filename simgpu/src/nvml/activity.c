@@ -45,7 +45,7 @@ uint64_t first_window_after(const struct gpu *gpu, unsigned long long timestamp)
     return window;
 }
 
-/* Calls for each remembered sample; a slot's older samples belong to processes that are gone. */
+/* Each sample of the process that has the slot; what lies behind them was its predecessors'. */
 #define EACH_SAMPLE(usage, number)                                                                 \
     for (uint64_t number = 0, count = __atomic_load_n(&(usage)->sample_count, __ATOMIC_RELAXED);   \
          number < (count < SIM_SAMPLES ? count : SIM_SAMPLES); number++)

@@ -18,8 +18,8 @@ enum {
     FIELD_ECC_LAST = 28,
     FIELD_RETIRED_FIRST = 29,
     FIELD_RETIRED_LAST = 31,
-    FIELD_NVLINK_ERRORS_FIRST = 32,
-    FIELD_NVLINK_ERRORS_LAST = 59,
+    FIELD_NVLINK_COUNTERS_FIRST = 32,
+    FIELD_NVLINK_COUNTERS_LAST = 73,
     FIELD_VIOLATIONS_FIRST = 74,
     FIELD_VIOLATIONS_LAST = 81,
     FIELD_MEMORY_TEMPERATURE = 82,
@@ -31,6 +31,10 @@ enum {
     FIELD_RETIRED_PENDING_DOUBLE = 93,
     FIELD_PCIE_REPLAYS = 94,
     FIELD_PCIE_REPLAY_ROLLOVERS = 95,
+    FIELD_NVLINK_MORE_COUNTERS_FIRST = 96, /* links 6 to 11 */
+    FIELD_NVLINK_MORE_COUNTERS_LAST = 131,
+    FIELD_NVLINK_MORE_SPEEDS_FIRST = 132,
+    FIELD_NVLINK_MORE_SPEEDS_LAST = 137,
     FIELD_NVLINK_THROUGHPUT_FIRST = 138,
     FIELD_NVLINK_THROUGHPUT_LAST = 141,
     FIELD_REMAPPED_FIRST = 142,
@@ -105,6 +109,9 @@ static nvmlReturn_t read_nvlink(nvmlFieldValue_t *field, const struct gpu *gpu)
         return answer_number(field, count);
     REQUIRE(count > 0, NVML_ERROR_NOT_SUPPORTED);
     switch (field->fieldId) {
+    case FIELD_NVLINK_SPEED_FIRST ... FIELD_NVLINK_SPEED_COMMON:
+    case FIELD_NVLINK_MORE_SPEEDS_FIRST ... FIELD_NVLINK_MORE_SPEEDS_LAST:
+        return answer_number(field, link_megabytes_per_second(gpu->profile));
     case FIELD_NVLINK_GET_SPEED:
     case FIELD_NVLINK_GET_STATE:
     case FIELD_NVLINK_GET_VERSION:
@@ -115,9 +122,6 @@ static nvmlReturn_t read_nvlink(nvmlFieldValue_t *field, const struct gpu *gpu)
             return answer_number(field, gpu->profile->nvlink_version);
         return answer_number(field, link_megabytes_per_second(gpu->profile));
     default:
-        if (field->fieldId >= FIELD_NVLINK_SPEED_FIRST &&
-            field->fieldId <= FIELD_NVLINK_SPEED_COMMON)
-            return answer_number(field, link_megabytes_per_second(gpu->profile));
         return answer_large(field, 0); /* errors and traffic: none is simulated */
     }
 }
@@ -155,9 +159,9 @@ static nvmlReturn_t read_field(nvmlFieldValue_t *field, const struct gpu *gpu)
     case FIELD_RETIRED_PENDING_SINGLE ... FIELD_RETIRED_PENDING_DOUBLE:
     case FIELD_REMAPPED_FIRST ... FIELD_REMAPPED_LAST:
         return read_repair(field, gpu);
-    case FIELD_NVLINK_ERRORS_FIRST ... FIELD_NVLINK_ERRORS_LAST:
+    case FIELD_NVLINK_COUNTERS_FIRST ... FIELD_NVLINK_COUNTERS_LAST:
     case FIELD_NVLINK_SPEED_FIRST ... FIELD_NVLINK_COUNT:
-    case FIELD_NVLINK_THROUGHPUT_FIRST ... FIELD_NVLINK_THROUGHPUT_LAST:
+    case FIELD_NVLINK_MORE_COUNTERS_FIRST ... FIELD_NVLINK_THROUGHPUT_LAST:
     case FIELD_NVLINK_GET_SPEED ... FIELD_NVLINK_GET_VERSION:
         return read_nvlink(field, gpu);
     case FIELD_TOTAL_ENERGY:

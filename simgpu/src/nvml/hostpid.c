@@ -127,12 +127,13 @@ void find_host_pids(const struct sim_state *node, unsigned pids[SIM_PROCESSES])
         struct wanted seen = {.slot = slot};
 
         pids[slot] = 0;
+        seen.generation = __atomic_load_n(&process->generation, __ATOMIC_ACQUIRE);
         seen.inner_pid = __atomic_load_n(&process->pid, __ATOMIC_ACQUIRE);
-        seen.generation = __atomic_load_n(&process->generation, __ATOMIC_RELAXED);
-        seen.pid_namespace = __atomic_load_n(&process->pid_namespace, __ATOMIC_RELAXED);
-        seen.start_ticks = __atomic_load_n(&process->start_ticks, __ATOMIC_RELAXED);
-        if (seen.inner_pid <= 0 || !seen.pid_namespace)
-            continue;
+        seen.pid_namespace = __atomic_load_n(&process->pid_namespace, __ATOMIC_ACQUIRE);
+        seen.start_ticks = __atomic_load_n(&process->start_ticks, __ATOMIC_ACQUIRE);
+        if (seen.inner_pid <= 0 || !seen.pid_namespace ||
+            seen.generation != __atomic_load_n(&process->generation, __ATOMIC_ACQUIRE))
+            continue; /* nobody, or just changing hands */
         if (seen.pid_namespace == own_namespace) {
             pids[slot] = (unsigned)seen.inner_pid;
             continue;
