@@ -79,7 +79,7 @@ class Running:
                 except subprocess.TimeoutExpired:
                     process.kill()
                     text, _ = process.communicate()
-                share.said += [json.loads(line) for line in text.splitlines()[1:]]
+                share.said += [json.loads(line) for line in text.splitlines()]
         if self.arbitration is not None:
             self.arbitration.stop()
 
