@@ -8,10 +8,10 @@
 #include "arbiter.h"
 
 enum {
-    ACTIVE_NS = 100000000,  /* a report of activity counts for so long */
-    HELD_NS = 60000000,     /* a report of held launches, too */
-    FRESH_NS = 300000000,   /* who has just come back is taken to want its whole share */
-    SMOOTH_NS = 60000000,   /* demand is averaged over about this */
+    ACTIVE_NS = 100000000, /* a report of activity counts for so long */
+    HELD_NS = 60000000,    /* a report of held launches, too */
+    FRESH_NS = 300000000,  /* who has just come back is taken to want its whole share */
+    SMOOTH_NS = 60000000,  /* demand is averaged over about this */
     SEATS_PER_GPU = 256,
 };
 
@@ -26,8 +26,7 @@ static void note_demand(struct arbiter_seat *seat, uint64_t now_ns, uint64_t occ
     if (demand > LIMITS_WHOLE)
         demand = LIMITS_WHOLE;
     uint64_t weight = elapsed < SMOOTH_NS ? elapsed : SMOOTH_NS;
-    seat->demand =
-        (uint32_t)((seat->demand * (SMOOTH_NS - weight) + demand * weight) / SMOOTH_NS);
+    seat->demand = (uint32_t)((seat->demand * (SMOOTH_NS - weight) + demand * weight) / SMOOTH_NS);
 }
 
 /* The tenant can write anything into its usage file: times in the future are now at most. */
@@ -65,8 +64,8 @@ static int is_active(const struct arbiter_seat *seat, uint64_t now_ns)
 
 /* --- writing ------------------------------------------------------------------------------- */
 
-static int write_seat(struct arbiter_seat *seat, uint32_t grant, uint64_t now_ns,
-                      uint64_t until_ns, uint64_t contended_ns)
+static int write_seat(struct arbiter_seat *seat, uint32_t grant, uint64_t now_ns, uint64_t until_ns,
+                      uint64_t contended_ns)
 {
     struct limits_body body;
     /* Others change limits, too (a resize): take turns, but never wait for them here. */
@@ -104,8 +103,8 @@ static int claim_of(struct arbiter_seat *seat, uint64_t now_ns, struct arbiter_c
         .policy = body.head.policy,
         .weight = body.head.weight == 0 ? 1 : body.head.weight,
         .demand = active ? (seat->demand == 0 ? 1 : seat->demand) : 0,
-        .held = active && (seat->wanted_ns + HELD_NS >= now_ns ||
-                           seat->began_ns + FRESH_NS >= now_ns),
+        .held =
+            active && (seat->wanted_ns + HELD_NS >= now_ns || seat->began_ns + FRESH_NS >= now_ns),
     };
     return seat->device < body.head.device_count;
 }
@@ -129,16 +128,16 @@ static uint32_t tick_gpu(struct arbiter_seat *seats, uint32_t count, uint64_t no
         struct arbiter_seat *seat = claimants[i];
         uint32_t others = active - (is_active(seat, now_ns) != 0);
         uint32_t grant = claims[i].grant;
-        uint32_t apart = grant > seat->written_grant ? grant - seat->written_grant
-                                                     : seat->written_grant - grant;
+        uint32_t apart =
+            grant > seat->written_grant ? grant - seat->written_grant : seat->written_grant - grant;
         /* Small changes wait for the next renewal, as do reports that others are still there. */
         if (apart > 50 || seat->is_dirty || seat->written_ns + lifetime_ns / 8 < now_ns ||
             (others != 0) != (seat->was_contended != 0)) {
             seat->was_contended = others != 0;
             if (others != 0)
                 seat->contended_ns = now_ns;
-            written += (uint32_t)write_seat(seat, grant, now_ns, now_ns + lifetime_ns,
-                                            seat->contended_ns);
+            written +=
+                (uint32_t)write_seat(seat, grant, now_ns, now_ns + lifetime_ns, seat->contended_ns);
         }
     }
     return written;

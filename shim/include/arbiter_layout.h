@@ -35,14 +35,14 @@ struct arbiter_seat {
     uint64_t read_ns; /* when the counters were last read */
     uint64_t occupied_ns;
     uint64_t busy_ns;
-    uint64_t began_ns;   /* when it became active after having been idle */
-    uint64_t active_ns;  /* as reported */
+    uint64_t began_ns;  /* when it became active after having been idle */
+    uint64_t active_ns; /* as reported */
     uint64_t wanted_ns;
     uint32_t demand;     /* smoothed */
     uint32_t is_lost;    /* its files cannot be read any more */
     uint64_t written_ns; /* when its limits were last written */
     uint32_t written_grant;
-    uint32_t is_dirty; /* the ratios have changed */
+    uint32_t is_dirty;     /* the ratios have changed */
     uint64_t contended_ns; /* when another container was last seen on the GPU */
     uint32_t was_contended;
     uint32_t padding;

@@ -47,9 +47,11 @@ struct __attribute__((aligned(128))) cost {
     /* What was charged since the last measured launch before the estimate last changed. */
     int64_t open_ns;
     int32_t open_launches;
-    uint32_t samples; /* measured so far */
-    uint32_t waited;  /* ... of these, in a row, such as contain waiting for a time slice */
-    int64_t peak_ns;  /* largest span lately: what can become expensive is watched closely */
+    uint32_t samples;   /* measured so far */
+    uint32_t waited;    /* spans in a row that contain waiting for a time slice ... */
+    uint32_t lowest[2]; /* ... and the lowest among the last of these, and of those before */
+    uint32_t deferred;  /* measurements put off in a row, for a launch that does not wait */
+    int64_t peak_ns;    /* largest span lately: what can become expensive is watched closely */
     int64_t older_peak_ns;
     uint64_t peak_since_ns;
     int64_t last_ns;

@@ -43,7 +43,8 @@ static uint64_t *word(enum usage_compute_measure measure, unsigned device, uint3
 
 static struct usage_compute_counters *counters(unsigned device)
 {
-    return (struct usage_compute_counters *)((char *)account_compute.usage + account_compute.shape.counters_at) +
+    return (struct usage_compute_counters *)((char *)account_compute.usage +
+                                             account_compute.shape.counters_at) +
            device;
 }
 
@@ -73,7 +74,8 @@ static void move_in(uint32_t to)
             store(word(measure, device, to), 0);
         seen[device].started = false;
     }
-    uint64_t *mark = (uint64_t *)((char *)account_compute.usage + offsetof(struct usage_header, mark));
+    uint64_t *mark =
+        (uint64_t *)((char *)account_compute.usage + offsetof(struct usage_header, mark));
     uint64_t current = load(mark);
     while (slots_claimed() <= to &&
            !__atomic_compare_exchange_n(mark, &current, usage_encode(to + 1), false,
@@ -114,7 +116,8 @@ static void reread(void)
     if (account_compute.limits_lost || (watch != NULL && load(watch) == watched))
         return;
     struct limits_body fresh;
-    int from = limits_read(account_compute.limits, account_compute.limits_bytes, ACCOUNT_COMPUTE, &fresh);
+    int from =
+        limits_read(account_compute.limits, account_compute.limits_bytes, ACCOUNT_COMPUTE, &fresh);
     if (from < 0)
         return;
     body = fresh;

@@ -29,8 +29,8 @@ struct report {
     uint64_t throttled_ns; /* time for which launches were held */
     uint64_t launches;
     uint64_t occupied_ns; /* since the last report: time with work on the device, even waiting */
-    bool active;  /* work is on the device */
-    bool wanting; /* launches are being held for lack of budget */
+    bool active;          /* work is on the device */
+    bool wanting;         /* launches are being held for lack of budget */
 };
 
 /* Opens the files and a slot in them; true when there are compute limits to keep. */

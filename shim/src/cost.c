@@ -123,13 +123,28 @@ static int64_t learn_alone(struct cost *cost, const struct cost_window *window, 
  * Under contention a span is the cost plus what others had of the GPU meanwhile; the low spans are
  * the honest ones, and no single one is believed.
  */
-static int64_t learn_contended(struct cost *cost, const struct cost_window *window)
+static int64_t learn_contended(struct cost *cost, const struct cost_window *window,
+                               int64_t estimate_ns)
 {
-    int64_t estimate_ns = low_span(cost);
-    bool first = cost->samples == 1;
+    bool is_new = cost->samples <= COST_STEADY_SAMPLES;
     set_estimate(cost, estimate_ns);
     set_interval(cost, next_interval(cost, is_near(estimate_ns, cost->last_ns)));
-    return first ? (int64_t)window->launches * estimate_ns - window->charged_ns : 0;
+    return is_new ? (int64_t)window->launches * estimate_ns - window->charged_ns : 0;
+}
+
+/*
+ * A span that contains waiting is only an upper bound. Where there are no others, the lowest of
+ * some is taken: sooner or later a launch finds the GPU free.
+ */
+static int64_t lowest_waited(struct cost *cost, int64_t span_ns)
+{
+    if (cost->waited++ % COST_SPANS == 0) {
+        cost->lowest[1] = cost->waited > 1 ? cost->lowest[0] : (uint32_t)span_ns;
+        cost->lowest[0] = (uint32_t)span_ns;
+    }
+    if (span_ns < cost->lowest[0])
+        cost->lowest[0] = (uint32_t)span_ns;
+    return cost->lowest[0] < cost->lowest[1] ? cost->lowest[0] : cost->lowest[1];
 }
 
 int64_t cost_learn(struct cost *cost, const struct cost_window *window, int64_t span_ns,
@@ -139,20 +154,25 @@ int64_t cost_learn(struct cost *cost, const struct cost_window *window, int64_t 
         span_ns = 0;
     if (span_ns > COST_SPAN_NS_MAX)
         span_ns = COST_SPAN_NS_MAX;
-    /* Spans with waiting in them only count where there are no others. */
-    cost->waited = quality == SPAN_WAITED ? cost->waited + 1 : 0;
-    if (quality == SPAN_WAITED && cost->waited < COST_SPANS && cost->samples >= COST_SPANS)
-        return 0;
-    cost->spans[cost->samples % COST_SPANS] = (uint32_t)span_ns;
-    __atomic_store_n(&cost->samples, cost->samples + 1, __ATOMIC_RELAXED);
-    int64_t correction_ns;
-    int64_t believed_ns;
-    if (quality == SPAN_ALONE) {
-        correction_ns = learn_alone(cost, window, span_ns);
-        believed_ns = span_ns;
+    int64_t correction_ns = 0;
+    int64_t believed_ns = cost->estimate_ns;
+    if (quality == SPAN_WAITED && cost->samples > 0) {
+        int64_t lowest = lowest_waited(cost, span_ns);
+        if (lowest < cost->estimate_ns || cost->waited > 2 * COST_SPANS) {
+            correction_ns = learn_contended(cost, window, lowest);
+            believed_ns = lowest;
+        }
     } else {
-        correction_ns = learn_contended(cost, window);
-        believed_ns = cost->estimate_ns;
+        cost->waited = 0;
+        cost->spans[cost->samples % COST_SPANS] = (uint32_t)span_ns;
+        __atomic_store_n(&cost->samples, cost->samples + 1, __ATOMIC_RELAXED);
+        if (quality == SPAN_ALONE) {
+            correction_ns = learn_alone(cost, window, span_ns);
+            believed_ns = span_ns;
+        } else {
+            believed_ns = low_span(cost);
+            correction_ns = learn_contended(cost, window, believed_ns);
+        }
     }
     note_peak(cost, believed_ns, now_ns);
     cost->last_ns = believed_ns;

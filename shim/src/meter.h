@@ -49,9 +49,9 @@ struct meter {
     uint32_t turns_taken;  /* by threads that wait ... */
     uint32_t turns_over;   /* ... and how many of them have launched */
     bool open;             /* the device has an account; set once */
+    bool shared;           /* others, of whatever container, use the device as well */
     bool measure;          /* the next launch shall be measured */
     bool several_streams;  /* charge the union of what overlaps */
-    bool unlimited;        /* no budget: a whole GPU */
     uint32_t unknown;      /* measured launches of unknown cost that are not in yet */
     uint32_t tick;         /* ticks so far */
     int64_t credited_ns;   /* all that was ever added to the balance */
@@ -64,13 +64,12 @@ struct meter {
     uint64_t throttled_ns;
 
     /* --- the ticker's ---------------------------------------------------------------------- */
-    uint64_t ticked_ns;
     uint64_t launches_seen;
     uint64_t active_ns;   /* when work was last seen on the device */
     uint64_t wanted_ns;   /* when somebody last waited for budget */
     int64_t queued_ns;    /* charged behind the oldest launch that is measured and unfinished */
-    uint64_t occupied_ns;  /* since the last report: measured spans, waiting included */
-    int64_t charged_seen; /* the account at the last tick */
+    uint64_t occupied_ns; /* since the last report: measured spans, waiting included */
+    int64_t longest_ns;   /* of the kernels launched lately */
 };
 
 extern struct meter meters[METERS];

@@ -151,6 +151,23 @@ static void shorten(struct meter *meter, const struct launch *launch)
                          __ATOMIC_RELAXED);
 }
 
+/*
+ * While others use the GPU, a launch on a stream with nothing to do waits for a time slice, and its
+ * span with it. The next one may follow close behind, so it is measured instead.
+ */
+static bool is_put_off(struct meter *meter, struct cost *cost, const struct probe *probe)
+{
+    enum { PUT_OFF_MAX = 8 };
+    if (!probe->waited || !__atomic_load_n(&meter->shared, __ATOMIC_RELAXED) || !cost_known(cost))
+        return false;
+    if (++cost->deferred > PUT_OFF_MAX) {
+        cost->deferred = 0;
+        return false;
+    }
+    __atomic_store_n(&meter->measure, true, __ATOMIC_RELAXED);
+    return true;
+}
+
 struct probe *throttle_admit(const struct launch *launch)
 {
     if (!ticker_started() || is_captured(launch))
@@ -178,6 +195,10 @@ struct probe *throttle_admit(const struct launch *launch)
     struct probe *probe = probe_begin(meter, launch->stream, launch->per_thread);
     if (probe == NULL)
         return NULL;
+    if (is_put_off(meter, cost, probe)) {
+        probe_drop(probe);
+        return NULL;
+    }
     probe->cost = cost;
     probe->key = launch->key;
     probe->window = cost_close(cost);

@@ -25,11 +25,13 @@ enum {
     QUIET_NS = 200000000,     /* without launches and work for so long: sleep */
     START_NS = 2000000,       /* what a process may launch before its first tick */
     BURST_NS = 20000000,      /* saved up at most while nothing is wanted ... */
-    CREDIT_NS = 200000000,    /* ... and while the GPU or we keep the process waiting */
-    DEBT_NS = 2000000000,     /* deeper debts are forgiven */
-    QUEUE_NS = 30000000,      /* unfinished work behind what runs */
-    IDLE_NS_MAX = 50000,      /* a span with a longer gap before the launch says nothing */
-    SEVERAL_TICKS = 250,      /* streams unused for so many ticks are forgotten */
+    CREDIT_NS = 40000000, /* ... and while the GPU or we keep the process waiting, plus a kernel */
+    FREE_NS = 200000000,  /* what one may launch between two ticks who may have everything */
+    LONGEST_NS = 200000000, /* ... of this length at most */
+    DEBT_NS = 2000000000,   /* deeper debts are forgiven */
+    QUEUE_NS = 30000000,    /* unfinished work behind what runs */
+    IDLE_NS_MAX = 50000,    /* a span with a longer gap before the launch says nothing */
+    SEVERAL_TICKS = 250,    /* streams unused for so many ticks are forgotten */
 };
 
 /* What the probes of a meter say, collected during one tick. */
@@ -43,7 +45,6 @@ static struct {
 static uint32_t filling; /* 1: somebody is */
 
 static struct terms terms[METERS];
-static bool shared[METERS]; /* other processes of whatever container may be in the spans */
 static uint64_t tick_now_ns;
 
 /* --- measurements -------------------------------------------------------------------------- */
@@ -67,7 +68,7 @@ static void note_unfinished(struct probe *probe)
 
 static enum span_quality quality_of(const struct probe *probe)
 {
-    if (!shared[number_of(probe->meter)])
+    if (!probe->meter->shared)
         return SPAN_ALONE;
     return probe->waited ? SPAN_WAITED : SPAN_CONTENDED;
 }
@@ -83,6 +84,9 @@ static void take_span(struct probe *probe, int64_t span_ns)
         usable = false; /* we were interrupted between the mark and the launch */
     if (!usable)
         return;
+    meter->longest_ns -= meter->longest_ns / 64;
+    if (cost->estimate_ns > meter->longest_ns)
+        meter->longest_ns = cost->estimate_ns < LONGEST_NS ? cost->estimate_ns : LONGEST_NS;
     meter->occupied_ns += (uint64_t)span_ns * (uint64_t)probe->window.launches;
     int64_t correction_ns =
         cost_learn(cost, &probe->window, span_ns - probe->idle_ns, quality_of(probe), tick_now_ns);
@@ -118,11 +122,11 @@ static void fill(struct meter *meter, uint64_t now_ns, bool kept_waiting)
     if (terms[i].whole || terms[i].rate >= LIMITS_WHOLE) {
         /* Nothing but the queue is bounded. */
         budget_collect(i, now_ns, terms[i].rate, 0);
-        meter_credit(meter, CREDIT_NS - balance);
+        meter_credit(meter, FREE_NS - balance);
         return;
     }
     int64_t ratio = (int64_t)terms[i].ratio;
-    int64_t room = (kept_waiting ? CREDIT_NS : BURST_NS) - balance;
+    int64_t room = (kept_waiting ? CREDIT_NS + meter->longest_ns : BURST_NS) - balance;
     int64_t got = budget_collect(i, now_ns, terms[i].rate, room > 0 ? room * ratio / 1000 : 0);
     meter_credit(meter, got * 1000 / ratio);
     balance = __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED);
@@ -176,7 +180,7 @@ static bool tick_meter(struct meter *meter, uint64_t now_ns)
         meter->wanted_ns = now_ns;
     hold_clock(meter, now_ns);
     begin_filling(true);
-    fill(meter, now_ns, waiting || (shared[i] && pending[i].any));
+    fill(meter, now_ns, waiting || (meter->shared && pending[i].any));
     bound_queue(meter);
     end_filling();
     __atomic_store_n(&meter->tick, meter->tick + 1, __ATOMIC_RELAXED);
@@ -229,7 +233,8 @@ static void read_terms(uint64_t now_ns)
     for (unsigned i = 0; i < METERS; i++) {
         if (!meters[i].open || !budget_terms(i, now_ns, &terms[i]))
             continue;
-        shared[i] = terms[i].contended || budget_siblings(i, now_ns);
+        __atomic_store_n(&meters[i].shared, terms[i].contended || budget_siblings(i, now_ns),
+                         __ATOMIC_RELAXED);
     }
 }
 
