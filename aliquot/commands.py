@@ -23,6 +23,8 @@ class Command(Protocol):
 # Names of modules, not imports: a command pays only for its own part, and `aliquot run` must start
 # at once. A command appears here when it works, not before.
 COMMANDS = {
+    "run": "aliquot.run.run",
+    "ps": "aliquot.run.ps",
     "sim": "simgpu.command",
     "version": "aliquot.version",
 }

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from simgpu._state import ffi, lib
 from simgpu.faults import ClearFaults, LoseDevice, PendingFault, PostXid, parse_fault
-from simgpu.hostpid import find_host_pid
+from simgpu.hostpid import HostPids
 from simgpu.models import GpuProfile, parse_spec
 from simgpu.snapshot import Device, Process, Snapshot, Usage
 
@@ -122,8 +122,9 @@ class Node:
         """Everything as of now; what dead processes had is given back first."""
         lib.sim_settle(self._state)
         readings = [self._read_device(device) for device in range(self.gpus)]
+        host_pids = HostPids()
         processes = [
-            _process(slot, reading, readings)
+            _process(slot, reading, readings, host_pids)
             for slot in range(lib.SIM_PROCESSES)
             if (reading := self._read_process(slot)).pid
         ]
@@ -202,12 +203,12 @@ def _as_struct(profile: GpuProfile) -> dict[str, Any]:
     }
 
 
-def _process(slot: int, reading: Any, devices: list[Any]) -> Process:
+def _process(slot: int, reading: Any, devices: list[Any], host_pids: HostPids) -> Process:
     return Process(
         slot=slot,
         generation=reading.generation,
         pid=reading.pid,
-        host_pid=find_host_pid(reading.pid, reading.pid_namespace, reading.start_ticks),
+        host_pid=host_pids.find(reading.pid, reading.pid_namespace, reading.start_ticks),
         pid_namespace=reading.pid_namespace,
         name=os.fsdecode(ffi.string(reading.name)),
         usages=tuple(

@@ -1,4 +1,4 @@
-"""A share of a simulated GPU for a test: limits and usage files, and the environment for programs."""
+"""A share of a simulated GPU for a test: its files, and the environment of its programs."""
 
 import os
 import subprocess

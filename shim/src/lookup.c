@@ -17,7 +17,7 @@ static bool replace(const char *symbol, void **function, int version, cuuint64_t
     const struct row *row = row_of(*function, symbol);
     if (row == NULL) {
         row = row_requested(symbol, version, per_thread);
-        if (row == NULL || *function == row->replacement)
+        if (row == NULL || row_replaces(*function))
             return true;
         /*
          * A version newer than this library: its arguments are unknown. One that takes memory past

@@ -41,6 +41,14 @@ const struct row *row_of(const void *original, const char *name)
     return NULL;
 }
 
+bool row_replaces(const void *function)
+{
+    for (const struct row *row = rows; row < rows + row_count; row++)
+        if (row->replacement == function)
+            return true;
+    return false;
+}
+
 /* What follows the base name in a symbol (`_v2`, `_ptsz`, `_v2_ptsz` or nothing), or NULL. */
 static const char *suffix_after(const char *symbol, const char *base)
 {

@@ -3,6 +3,7 @@
  */
 #pragma once
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -61,6 +62,9 @@ const struct row *row_named(const char *symbol);
  * the same may share an address, hence the name.
  */
 const struct row *row_of(const void *original, const char *name);
+
+/* Whether this is one of our own functions, which a driver may hand back to us. */
+bool row_replaces(const void *function);
 
 /*
  * The row that cuGetProcAddress means by a base name, a CUDA version and the choice of default

@@ -161,7 +161,7 @@ def test_a_program_that_needs_no_gpu_hears_nothing(program: Path) -> None:
     env = {**os.environ, "ALIQUOT_RUN": "/nowhere"}
     with Client(program, env) as client:
         assert client.say("hello") == "what is hello?"
-        descriptors = sorted(os.listdir(f"/proc/{client.pid}/fd"))
+        descriptors = sorted(path.name for path in Path(f"/proc/{client.pid}/fd").iterdir())
         assert client.leave() == ""
     assert descriptors == ["0", "1", "2"]
 
@@ -280,7 +280,7 @@ def test_a_damaged_mark_only_costs_time(client: Client, other: Client, account: 
 def test_random_damage_never_raises_the_cap(
     program: Path, account: Account, tmp_path: Path, seed: int
 ) -> None:
-    """One process holds half and sleeps; whatever is damaged, another never gets beyond the rest."""
+    """One process holds half and sleeps; another never gets beyond the rest."""
     dice = random.Random(seed)
     size = account.usage().stat().st_size
     with Client(program, account.env) as sleeper, Client(program, account.env) as waker:

@@ -1,44 +1,23 @@
 """Whatever road a program takes to the driver's functions, it meets its cap."""
 
+import platform
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from simgpu.node import LIBRARIES
-from tests.capped import GIB, ROOT, Share
+from tests.capped import GIB, SHIM, Share
+from tests.native.road_programs import LINK, SHARED, SOURCES, build
 from tests.simulated import simulated_node
-
-SOURCES = Path(__file__).parent / "roads"
 
 CAPPED = (
     "init=0 count=1 context=0 total=1024 alloc=2 managed=2 pitch=2 create=2 async=2 array=2 "
     "little=0 took=16 freed=0 back=1\n"
 )
 """All that asks for 2 GiB is out of memory (2), a little is not, and comes back."""
-
-Build = Callable[..., Path]
-
-
-@pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Build:
-    """Compiles one of the programs in roads/, once for each set of flags."""
-    folder = tmp_path_factory.mktemp("roads")
-    built: dict[tuple[str, ...], Path] = {}
-
-    def build(source: str, *flags: str, compiler: str = "cc") -> Path:
-        key = (source, compiler, *flags)
-        if key not in built:
-            target = folder / f"{Path(source).stem}-{len(built)}"
-            command = [compiler, "-O1", f"-I{ROOT / 'shim' / 'abi'}", f"-I{SOURCES}"]
-            command += [str(SOURCES / source), "-o", str(target), *flags, "-ldl"]
-            subprocess.run(command, check=True, timeout=120)
-            built[key] = target
-        return built[key]
-
-    return build
 
 
 @pytest.fixture
@@ -48,12 +27,11 @@ def share(tmp_path: Path) -> Iterator[Share]:
         yield Share.make(node, tmp_path / "run", {1: GIB})
 
 
-LINK = (f"-L{LIBRARIES}", "-l:libcuda.so.1")
-LIBRARY = ("-shared", "-fPIC", "-DIN_LIBRARY", *LINK)
+LIBRARY = (*SHARED, "-DIN_LIBRARY", *LINK)
 
 
 @pytest.mark.parametrize("road", ["default", "next"])
-def test_names_in_the_global_scope(share: Share, build: Build, road: str) -> None:
+def test_names_in_the_global_scope(share: Share, road: str) -> None:
     program = build("road.c", "-Wl,--no-as-needed", *LINK)
     assert share.run([program, road]).stdout == CAPPED
 
@@ -62,9 +40,7 @@ def test_names_in_the_global_scope(share: Share, build: Build, road: str) -> Non
     "name", ["libcuda.so.1", "libcuda.so", str(LIBRARIES / "libcuda.so.1"), "a link to it"]
 )
 @pytest.mark.parametrize("road", ["dlopen", "dlmopen"])
-def test_a_handle_of_the_driver(
-    share: Share, build: Build, road: str, name: str, tmp_path: Path
-) -> None:
+def test_a_handle_of_the_driver(share: Share, road: str, name: str, tmp_path: Path) -> None:
     more = {}
     if name in ("libcuda.so", "a link to it"):
         link = tmp_path / ("libcuda.so" if name == "libcuda.so" else "driver.so")
@@ -74,19 +50,19 @@ def test_a_handle_of_the_driver(
     assert share.run([build("road.c"), road, name], **more).stdout == CAPPED
 
 
-def test_the_handle_of_the_program(share: Share, build: Build) -> None:
+def test_the_handle_of_the_program(share: Share) -> None:
     program = build("road.c", "-Wl,--no-as-needed", *LINK)
     assert share.run([program, "dlopen-null"]).stdout == CAPPED
 
 
 @pytest.mark.parametrize("road", ["dlvsym-2.2.5", "dlvsym-2.34", "dlsym-dlsym"])
-def test_dlsym_that_was_looked_up(share: Share, build: Build, road: str) -> None:
+def test_dlsym_that_was_looked_up(share: Share, road: str) -> None:
     assert share.run([build("road.c"), road]).stdout == CAPPED
 
 
 @pytest.mark.parametrize("version", [11030, 12000, 13040])
 @pytest.mark.parametrize("road", ["proc", "proc-per-thread", "proc2", "proc2-per-thread"])
-def test_the_drivers_own_lookup(share: Share, build: Build, road: str, version: int) -> None:
+def test_the_drivers_own_lookup(share: Share, road: str, version: int) -> None:
     assert share.run([build("road.c"), road, str(version)]).stdout == CAPPED
 
 
@@ -94,31 +70,31 @@ def test_the_drivers_own_lookup(share: Share, build: Build, road: str, version: 
     "road",
     ["deepbind-linked", "deepbind-lazy", "deepbind-dlsym", "namespace-linked", "namespace-dlsym"],
 )
-def test_libraries_that_look_elsewhere_first(share: Share, build: Build, road: str) -> None:
+def test_libraries_that_look_elsewhere_first(share: Share, road: str) -> None:
     lazily = ("-Wl,-z,lazy",) if "lazy" in road else ("-Wl,-z,now",)
     library = build("linked.c", *LIBRARY, *lazily)
     assert share.run([build("road.c"), road, library]).stdout == CAPPED
 
 
-def test_a_library_that_asks_for_what_comes_after_it(share: Share, build: Build) -> None:
+def test_a_library_that_asks_for_what_comes_after_it(share: Share) -> None:
     library = build("linked.c", *LIBRARY)
     assert share.run([build("road.c"), "library-next", library]).stdout == CAPPED
 
 
 @pytest.mark.parametrize("where", ["main", "constructor"])
-def test_link_time_symbols(share: Share, build: Build, where: str) -> None:
+def test_link_time_symbols(share: Share, where: str) -> None:
     flags = ("-DIN_CONSTRUCTOR",) if where == "constructor" else ()
     assert share.run([build("linked.c", *flags, *LINK)]).stdout == CAPPED
 
 
-def test_static_objects_of_cpp(share: Share, build: Build) -> None:
+def test_static_objects_of_cpp(share: Share) -> None:
     if shutil.which("c++") is None:
         pytest.skip("c++ is not installed")
     assert share.run([build("statics.cpp", *LINK, compiler="c++")]).stdout == CAPPED
 
 
 @pytest.mark.parametrize("road", ["fork", "exec"])
-def test_children(share: Share, build: Build, road: str) -> None:
+def test_children(share: Share, road: str) -> None:
     assert share.run([build("road.c"), road]).stdout == CAPPED
 
 
@@ -141,18 +117,50 @@ def test_go(share: Share, tmp_path: Path) -> None:
     assert share.run([program]).stdout == "total=1024 alloc=2 little=0\n"
 
 
-def test_a_program_without_a_driver_still_has_none(
-    share: Share, build: Build, tmp_path: Path
-) -> None:
+def test_a_program_without_a_driver_still_has_none(share: Share, tmp_path: Path) -> None:
     done = share.run([build("absent.c")], LD_LIBRARY_PATH=str(tmp_path))
     assert (
         done.stdout == "dlopen: none\ndefault: none, dlerror says so\nnext: none\nweak call: 100\n"
     )
 
 
-def test_foreign_functions_of_the_same_name_stay_themselves(share: Share, build: Build) -> None:
-    library = build("foreign.c", "-shared", "-fPIC")
+def test_foreign_functions_of_the_same_name_stay_themselves(share: Share) -> None:
+    library = build("foreign.c", *SHARED)
     assert (
         share.run([build("foreign_user.c"), library]).stdout
         == "cuMemAlloc_v2 of another library: 4711\n"
+    )
+
+
+@pytest.mark.parametrize("dlsym", ["leaves dlsym", "overrides dlsym"])
+@pytest.mark.parametrize("place", ["before", "after"])
+@pytest.mark.parametrize("road", ["linked", "dlopen"])
+def test_beside_another_preloaded_library(share: Share, road: str, place: str, dlsym: str) -> None:
+    flags = ("-DOVERRIDES_DLSYM", f'-DLIBC_VERSION="{_dlsym_version()}"')
+    other = build("interposer.c", *SHARED, *(flags if dlsym.startswith("overrides") else ()))
+    preload = [str(other), str(SHIM)] if place == "before" else [str(SHIM), str(other)]
+    command = [build("linked.c", *LINK)] if road == "linked" else [build("road.c"), "dlopen"]
+    command += ["libcuda.so.1"] if road == "dlopen" else []
+    done = share.run(command, LD_PRELOAD=":".join(preload))
+    assert done.stdout == CAPPED
+    # Whoever comes first is called first; what stands behind us is passed by.
+    reached = place == "before" and (road == "linked" or dlsym.startswith("overrides"))
+    assert done.stderr == f"interposer: {2 if reached else 0}\n"
+
+
+def test_a_driver_that_calls_itself_is_charged_once(share: Share) -> None:
+    driver = build("odd_driver.c", *SHARED, "-Wl,-soname,libcuda.so.1", name="libcuda.so.1")
+    uuid = share.node.snapshot().devices[1].uuid.removeprefix("GPU-").replace("-", "")
+    done = share.run(
+        [build("odd_user.c")], LD_LIBRARY_PATH=f"{driver.parent}:{LIBRARIES}", ODD_UUID=uuid
+    )
+    assert done.stdout == "alloc takes 64\nmanaged takes 64\npitch takes 64\nleft 0\n", done.stderr
+
+
+def _dlsym_version() -> str:
+    """dlsym's version in this libc, by which a careful library asks for it."""
+    return (
+        "GLIBC_2.34"
+        if tuple(map(int, platform.libc_ver()[1].split("."))) >= (2, 34)
+        else ("GLIBC_2.17" if platform.machine() == "aarch64" else "GLIBC_2.2.5")
     )

@@ -272,6 +272,21 @@ def test_turns_are_exact(program: Path) -> None:
         assert finished == [13_000_000, 14_000_000, 15_000_000]
 
 
+def test_wall_times_of_work_add_up_to_the_busy_time(program: Path) -> None:
+    """Alone, between two events lies exactly the work between them, and idle time never does."""
+    with world_of(program) as world:
+        client, start_ns = world.client(0), world.model.time_ns
+        ends: list[int] = []
+        for _ in range(20):
+            ends.append(client.submit(0, ends[-1] if ends else 0, 500_000))
+        world.pass_time(50_000_000)  # five times as long as all of it takes
+        ends.append(client.submit(0, ends[-1], 500_000))
+        world.pass_time(50_000_000)
+        assert client.ask("reached", 0, ends[-1])
+        walls = [client.ask("wall", 0, end) - start_ns for end in ends]
+        assert walls == [500_000 * number for number in range(1, 21)] + [50_500_000]
+
+
 def test_utilization_is_of_the_last_whole_window(program: Path) -> None:
     with world_of(program) as world:
         world.pass_time(WINDOW_NS - world.now_ns % WINDOW_NS)  # to the start of a window

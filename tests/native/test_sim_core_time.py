@@ -5,7 +5,6 @@ machine finds time for whom.
 """
 
 from collections.abc import Callable, Iterator
-from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -93,17 +92,6 @@ def test_all_time_is_somebodys_or_idle(node: SimulatedNode, start: Start) -> Non
         assert passed == (after.busy_ns - before.busy_ns) + (after.idle_ns - before.idle_ns)
     assert last.devices[0].busy_ns == 60 * MS
     assert last.devices[1].busy_ns == 0
-
-
-def test_wall_times_of_work_add_up_to_the_busy_time(start: Start) -> None:
-    """Alone, between the first and the last event lies exactly the work in between."""
-    client = start()
-    ends = [client.submit(0, 0, 500_000)]
-    for _ in range(20):
-        ends.append(client.submit(0, ends[-1], 500_000))
-    client.ask("wait", 0, ends[-1])
-    walls = [client.ask("wall", 0, end) for end in ends]
-    assert [late - early for early, late in pairwise(walls)] == [500_000] * 20
 
 
 def test_others_turns_lie_between_the_wall_times_of_work(start: Start) -> None:

@@ -162,6 +162,8 @@ def test_a_child_does_not_keep_its_dead_parent_alive(
         if child_uses_node:
             await_processes(node, {parent.pid, child})
         parent.kill()
+        # The child lets go of what it inherited as soon as it runs at all.
+        await_gone(node, int(child_uses_node))
         after = node.snapshot()
         assert [p.host_pid for p in after.processes] == [child] * child_uses_node
         assert after.devices[0].used_bytes == 4096 * child_uses_node

@@ -71,7 +71,7 @@ def test_updates_happen_in_place(path: Path) -> None:
 def test_a_new_file_replaces_an_old_one_whole(path: Path, tmp_path: Path) -> None:
     limits.create(path, Kind.MEMORY, SECOND)
     assert content(limits.read(path, Kind.MEMORY)) == SECOND
-    assert os.listdir(tmp_path) == ["limits"]
+    assert list(tmp_path.iterdir()) == [path]
 
 
 def test_the_mode_is_as_asked_whatever_the_umask_says(tmp_path: Path) -> None:
@@ -157,7 +157,9 @@ def test_garbage_is_the_writers_error(path: Path, field: str, value: Any) -> Non
     "wrong",
     [
         Limits(()),
-        Limits(tuple(DeviceLimits(f"GPU-{n:032x}", 1) for n in range(17))),
+        Limits(
+            tuple(DeviceLimits(f"GPU-{n:08x}-0000-0000-0000-000000000000", 1) for n in range(17))
+        ),
         Limits((DeviceLimits(GPU, 1), DeviceLimits(GPU, 2))),
         replace(FIRST, weight=0),
     ],

@@ -80,9 +80,12 @@ int sim_read_device(struct sim_state *state, unsigned device, struct sim_device_
     reading->last_xid =
         shared->xid_count ? shared->xids[(shared->xid_count - 1) % SIM_XIDS].xid : 0;
     reading->lost = shared->lost;
+    memset(reading->usages, 0, sizeof(reading->usages));
     for (unsigned slot = 0; slot < SIM_PROCESSES; slot++) {
-        const struct sim_usage *usage = sim_usage_of(&held, slot);
         uint32_t generation = __atomic_load_n(&state->processes[slot].generation, __ATOMIC_RELAXED);
+        if (generation == 0)
+            continue; /* nobody, so nothing: and its page need not exist */
+        const struct sim_usage *usage = sim_usage_of(&held, slot);
         reading->usages[slot].generation = generation;
         reading->usages[slot].used_bytes = usage->used_bytes;
         reading->usages[slot].active_ns = usage->active_ns;

@@ -1,4 +1,5 @@
 /* cuMemAlloc and its kin: whole allocations of the current context. */
+#include "ipc.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -46,7 +47,13 @@ static CUresult free_after_work(CUdeviceptr address)
     const unsigned allowed =
         1U << PIECE_DEVICE | 1U << PIECE_POOLED | 1U << PIECE_MANAGED | 1U << PIECE_IMPORTED;
     struct piece piece;
-    if (!memory_look(address, &piece) || piece.start != address)
+    if (!memory_look(address, &piece))
+        return CUDA_ERROR_INVALID_VALUE;
+    if (piece.use == PIECE_IMPORTED && piece.detail != NULL) {
+        TRY(streams_wait(piece.context));
+        return ipc_close(address, IPC_POOLED);
+    }
+    if (piece.start != address)
         return CUDA_ERROR_INVALID_VALUE;
     if (piece.use == PIECE_GRAPH) {
         if (piece.booked_bytes == 0)

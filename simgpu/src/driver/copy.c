@@ -149,7 +149,7 @@ static CUresult resolve_linear(const struct named_end *named, const struct block
     end->first = (char *)(uintptr_t)(base + before);
     const bool may_be_host = named->type == CU_MEMORYTYPE_UNIFIED && !space_covers(base);
     if (!on_host && !may_be_host)
-        REQUIRE(memory_holds(base + before, span(end, block)));
+        REQUIRE(memory_spans(base + before, span(end, block)));
     return CUDA_SUCCESS;
 }
 
@@ -275,7 +275,7 @@ CUresult memset_describe(struct context *context, const CUDA_MEMSET_NODE_PARAMS 
     REQUIRE(pitch >= row_bytes && wanted->dst % element_bytes == 0 && pitch % element_bytes == 0);
     REQUIRE(!__builtin_mul_overflow(pitch, wanted->height - 1, &before_last) &&
             before_last <= SIZE_MAX - row_bytes);
-    REQUIRE(memory_holds(wanted->dst, before_last + row_bytes));
+    REQUIRE(memory_spans(wanted->dst, before_last + row_bytes));
     const struct fill fill = {
         .first = (char *)(uintptr_t)wanted->dst,
         .pitch = pitch,

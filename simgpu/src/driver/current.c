@@ -255,7 +255,7 @@ ENTRY cuCtxSynchronize_v2(CUcontext handle)
 {
     struct context *context = NULL;
     TRY(named_or_current(handle, &context));
-    TRY(capture_refuse_unsafe());
+    TRY(capture_refuse_waiting(context));
     TRY(streams_wait(context));
     pools_settle(context->device);
     return CUDA_SUCCESS;

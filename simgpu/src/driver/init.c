@@ -20,7 +20,7 @@ struct driver driver;
 static pthread_mutex_t opening = PTHREAD_MUTEX_INITIALIZER;
 
 /* What NVIDIA's driver answers without a device is not known here: a node decides, or this. */
-enum { VERSION_WITHOUT_NODE = 13000 };
+enum { VERSION_WITHOUT_NODE = 13040 };
 
 static void say(const char *format, va_list arguments)
 {

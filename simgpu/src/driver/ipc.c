@@ -38,6 +38,7 @@ struct exported {
 /* A region of another process that is mapped here. */
 struct imported {
     uint64_t file;
+    enum ipc_manner manner;
     unsigned opened;
 };
 
@@ -221,6 +222,16 @@ CUresult ipc_export(CUdeviceptr address, unsigned use, struct ipc_token *token)
     return result;
 }
 
+/* What is still exported when the program ends. */
+__attribute__((destructor)) static void remove_files(void)
+{
+    char path[PATH_MAX];
+    for (struct exported *export = exports; export != NULL; export = export->next) {
+        if (file_path(export->number, path))
+            unlink(path);
+    }
+}
+
 void ipc_forget(void)
 {
     for (struct exported *export = exports; export != NULL; export = export->next)
@@ -266,13 +277,14 @@ static CUresult open_file(const struct ipc_token *token, int *file)
     return CUDA_SUCCESS;
 }
 
-static CUresult map(struct context *context, const struct ipc_token *token, struct piece **piece)
+static CUresult map(struct context *context, const struct ipc_token *token, enum ipc_manner manner,
+                    struct piece **piece)
 {
     int file = -1;
     struct imported *imported = calloc(1, sizeof *imported);
     if (imported == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *imported = (struct imported){token->file, 0};
+    *imported = (struct imported){.file = token->file, .manner = manner};
     CUresult result = open_file(token, &file);
     if (result != CUDA_SUCCESS) {
         free(imported);
@@ -296,7 +308,8 @@ static CUresult map(struct context *context, const struct ipc_token *token, stru
     return CUDA_SUCCESS;
 }
 
-CUresult ipc_import(struct context *context, const struct ipc_token *token, CUdeviceptr *address)
+CUresult ipc_import(struct context *context, const struct ipc_token *token, enum ipc_manner manner,
+                    CUdeviceptr *address)
 {
     REQUIRE(memcmp(token->magic, token_magic, sizeof token->magic) == 0);
     REQUIRE(token->offset < token->bytes && token->bytes % BLOCK_BYTES == 0);
@@ -307,7 +320,7 @@ CUresult ipc_import(struct context *context, const struct ipc_token *token, CUde
     if (ours)
         return CUDA_ERROR_INVALID_CONTEXT;
     if (piece == NULL)
-        TRY(map(context, token, &piece));
+        TRY(map(context, token, manner, &piece));
     memory_lock();
     ((struct imported *)piece->detail)->opened++;
     memory_unlock();
@@ -315,19 +328,31 @@ CUresult ipc_import(struct context *context, const struct ipc_token *token, CUde
     return CUDA_SUCCESS;
 }
 
-CUresult ipc_close(CUdeviceptr address)
+/* The import that an address lies in, if it ends in this manner; lock held. */
+static struct piece *import_at(CUdeviceptr address, enum ipc_manner manner)
 {
-    CUresult result = CUDA_ERROR_INVALID_VALUE;
-    memory_lock();
     struct piece *piece = space_find(address);
-    if (piece != NULL && piece->use == PIECE_IMPORTED && piece->detail != NULL) {
-        struct imported *imported = piece->detail;
-        if (--imported->opened == 0)
-            memory_drop(piece);
-        result = CUDA_SUCCESS;
-    }
+    if (piece == NULL || piece->use != PIECE_IMPORTED || piece->detail == NULL)
+        return NULL;
+    return ((const struct imported *)piece->detail)->manner == manner ? piece : NULL;
+}
+
+bool ipc_is_pooled(CUdeviceptr address)
+{
+    memory_lock();
+    const bool pooled = import_at(address, IPC_POOLED) != NULL;
     memory_unlock();
-    return result;
+    return pooled;
+}
+
+CUresult ipc_close(CUdeviceptr address, enum ipc_manner manner)
+{
+    memory_lock();
+    struct piece *piece = import_at(address, manner);
+    if (piece != NULL && --((struct imported *)piece->detail)->opened == 0)
+        memory_drop(piece);
+    memory_unlock();
+    return piece != NULL ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 /* --- entries ------------------------------------------------------------------------------- */
@@ -348,7 +373,7 @@ ENTRY cuIpcOpenMemHandle_v2(CUdeviceptr *address, CUipcMemHandle handle, unsigne
     REQUIRE(address != NULL && (flags & ~(unsigned)CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS) == 0);
     struct ipc_token token;
     memcpy(&token, &handle, sizeof token);
-    return ipc_import(context, &token, address);
+    return ipc_import(context, &token, IPC_BY_HANDLE, address);
 }
 TWIN(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2);
 
@@ -356,5 +381,5 @@ ENTRY cuIpcCloseMemHandle(CUdeviceptr address)
 {
     ENTER(context);
     TRY(streams_wait(context));
-    return ipc_close(address);
+    return ipc_close(address, IPC_BY_HANDLE);
 }

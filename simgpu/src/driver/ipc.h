@@ -21,10 +21,17 @@ _Static_assert(sizeof(struct ipc_token) == sizeof(CUipcMemHandle), "the size of 
  * use that may be exported. */
 CUresult ipc_export(CUdeviceptr address, unsigned use, struct ipc_token *token);
 
-/* Maps another process's memory; the same token again answers the same address. */
-CUresult ipc_import(struct context *context, const struct ipc_token *token, CUdeviceptr *address);
+/* What ends an import: cuIpcCloseMemHandle, or the calls that free pooled memory. */
+enum ipc_manner { IPC_BY_HANDLE, IPC_POOLED };
 
-/* Ends one import; the mapping goes with the last. */
-CUresult ipc_close(CUdeviceptr address);
+/* Maps another process's memory; the same token again answers the same address. */
+CUresult ipc_import(struct context *context, const struct ipc_token *token, enum ipc_manner manner,
+                    CUdeviceptr *address);
+
+/* Ends one import of the same manner; the mapping goes with the last. */
+CUresult ipc_close(CUdeviceptr address, enum ipc_manner manner);
+
+/* Whether an address is an import that is freed like pooled memory. */
+bool ipc_is_pooled(CUdeviceptr address);
 
 void ipc_forget(void);

@@ -226,20 +226,32 @@ bool memory_look(CUdeviceptr address, struct piece *piece)
     return known;
 }
 
-bool memory_holds(CUdeviceptr address, size_t bytes)
+static bool piece_spans(const struct piece *piece, uint64_t address, uint64_t bytes)
+{
+    if (piece->use == PIECE_RESERVED)
+        return reserved_holds(piece, address, bytes);
+    const uint64_t offset = address - piece->start;
+    return offset <= piece->wanted_bytes && bytes <= piece->wanted_bytes - offset;
+}
+
+bool memory_spans(CUdeviceptr address, size_t bytes)
 {
     if (driver.null_mode && space_covers(address))
         return true;
     memory_lock();
     const struct piece *piece = space_find(address);
-    bool holds = false;
-    if (piece != NULL && piece->use == PIECE_RESERVED)
-        holds = reserved_holds(piece, address, bytes);
-    else if (piece != NULL)
-        holds = address - piece->start <= piece->wanted_bytes &&
-                bytes <= piece->wanted_bytes - (address - piece->start);
+    const bool spans = piece != NULL && piece_spans(piece, address, bytes);
     memory_unlock();
-    return holds || (piece == NULL && host_holds(address, bytes));
+    return spans || (piece == NULL && host_holds(address, bytes));
+}
+
+bool memory_holds(CUdeviceptr address, size_t bytes)
+{
+    memory_lock();
+    const struct piece *piece = space_find(address);
+    const bool pending = piece != NULL && piece->use == PIECE_GRAPH && piece->booked_bytes == 0;
+    memory_unlock();
+    return !pending && memory_spans(address, bytes);
 }
 
 static CUresult free_locked(CUdeviceptr address, unsigned allowed)

@@ -45,6 +45,9 @@ void memory_file(struct context *context, struct piece *piece);
 /* A number that no other allocation of the process has had. Lock held. */
 uint64_t memory_next_id(void);
 
+/* As memory_holds, but what a graph has reserved counts whether or not the graph has run. */
+bool memory_spans(CUdeviceptr address, size_t bytes);
+
 /* A copy of what is known of the piece at an address; false when there is none. */
 bool memory_look(CUdeviceptr address, struct piece *piece);
 

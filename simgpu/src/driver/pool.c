@@ -122,6 +122,8 @@ void pooled_end(struct piece *piece)
 {
     struct pool *pool = piece->detail;
     pool->allocations--;
+    if (pool->device != NULL)
+        __atomic_store_n(&pool->device->pools_hold, true, __ATOMIC_RELAXED);
     heap_give(&pool->heap, piece);
     end_if_unused(pool);
 }
@@ -165,7 +167,9 @@ static void trim(void *object, void *argument)
 
 void pools_settle(const struct device *device)
 {
-    if (!__atomic_exchange_n(&driver.devices[device->ordinal].pools_hold, false, __ATOMIC_RELAXED))
+    bool *hold = &driver.devices[device->ordinal].pools_hold;
+    if (!__atomic_load_n(hold, __ATOMIC_RELAXED) ||
+        !__atomic_exchange_n(hold, false, __ATOMIC_RELAXED))
         return;
     struct trimming trimming = {.device = device};
     memory_lock();

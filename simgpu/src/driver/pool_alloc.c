@@ -2,6 +2,7 @@
  */
 #include <string.h>
 
+#include "ipc.h"
 #include "pool.h"
 #include "stream.h"
 
@@ -105,7 +106,6 @@ static void leave_run(struct context *context, void *arguments)
     memory_lock();
     struct piece *piece = space_find(leaving->address);
     if (piece != NULL && piece->buffer_id == leaving->buffer_id) {
-        __atomic_store_n(&driver.devices[piece->device].pools_hold, true, __ATOMIC_RELAXED);
         if (piece->use == PIECE_GRAPH) {
             memory_unbook(piece);
             piece->is_leaving = false;
@@ -116,10 +116,16 @@ static void leave_run(struct context *context, void *arguments)
     memory_unlock();
 }
 
+static void close_run(struct context *context, void *arguments)
+{
+    (void)context;
+    ipc_close(((const struct leaving *)arguments)->address, IPC_POOLED);
+}
+
 /* Marks what an address stands for as leaving; false for what cannot leave, or is leaving. */
 static bool announce(CUdeviceptr address, struct leaving *leaving)
 {
-    const unsigned allowed = 1U << PIECE_POOLED | 1U << PIECE_GRAPH | 1U << PIECE_IMPORTED;
+    const unsigned allowed = 1U << PIECE_POOLED | 1U << PIECE_GRAPH;
     memory_lock();
     struct piece *piece = space_find(address);
     bool may = piece != NULL && piece->start == address && !piece->is_leaving &&
@@ -156,9 +162,13 @@ static CUresult free_on(CUdeviceptr address, CUstream stream, enum default_strea
         return CUDA_SUCCESS;
     if (driver.null_mode)
         return space_covers(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    if (!announce(address, &leaving))
-        return CUDA_ERROR_INVALID_VALUE;
     struct operation operation = {.run = leave_run, .node_type = CU_GRAPH_NODE_TYPE_EMPTY};
+    if (ipc_is_pooled(address)) {
+        operation.run = close_run;
+        leaving = (struct leaving){.address = address};
+    } else if (!announce(address, &leaving)) {
+        return CUDA_ERROR_INVALID_VALUE;
+    }
     memcpy(operation.arguments, &leaving, sizeof leaving);
     const CUresult result = stream_submit(stream, null_means, &operation);
     if (result != CUDA_SUCCESS)

@@ -86,5 +86,5 @@ ENTRY cuMemPoolImportPointer(CUdeviceptr *address, CUmemoryPool handle,
     REQUIRE(address != NULL && data != NULL && pool->is_imported);
     struct ipc_token token;
     memcpy(&token, data, sizeof token);
-    return ipc_import(context, &token, address);
+    return ipc_import(context, &token, IPC_POOLED, address);
 }

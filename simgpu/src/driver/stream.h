@@ -64,6 +64,13 @@ CUresult streams_wait(struct context *context);
  */
 CUresult capture_refuse_unsafe(void);
 
+/* First line of cuEventCreate: a thread that does not capture may not do it during global captures
+ * of others. Those who capture may: forking work to another stream needs an event. */
+CUresult capture_refuse_foreign(void);
+
+/* First line of cuCtxSynchronize: a context with capturing streams cannot be waited for. */
+CUresult capture_refuse_waiting(struct context *context);
+
 /* Whether the stream captures; an invalid handle is an error, an invalidated capture too. */
 CUresult stream_capturing(CUstream handle, enum default_stream null_means, bool *capturing);
 
