@@ -11,7 +11,8 @@ enum {
     ACTIVE_NS = 100000000, /* a report of activity counts for so long */
     HELD_NS = 60000000,    /* a report of held launches, too */
     FRESH_NS = 300000000,  /* who has just come back is taken to want its whole share */
-    SMOOTH_NS = 60000000,  /* demand is averaged over about this */
+    RISE_NS = 60000000,    /* a rise in demand is believed over about this ... */
+    FALL_NS = 500000000,   /* ... and a fall over this: what is lent too early is missed at once */
     SEATS_PER_GPU = 256,
 };
 
@@ -25,8 +26,9 @@ static void note_demand(struct arbiter_seat *seat, uint64_t now_ns, uint64_t occ
     uint64_t demand = (occupied_ns - seat->occupied_ns) * LIMITS_WHOLE / elapsed;
     if (demand > LIMITS_WHOLE)
         demand = LIMITS_WHOLE;
-    uint64_t weight = elapsed < SMOOTH_NS ? elapsed : SMOOTH_NS;
-    seat->demand = (uint32_t)((seat->demand * (SMOOTH_NS - weight) + demand * weight) / SMOOTH_NS);
+    uint64_t period = demand > seat->demand ? RISE_NS : FALL_NS;
+    uint64_t weight = elapsed < period ? elapsed : period;
+    seat->demand = (uint32_t)((seat->demand * (period - weight) + demand * weight) / period);
 }
 
 /* The tenant can write anything into its usage file: times in the future are now at most. */

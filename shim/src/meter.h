@@ -69,6 +69,7 @@ struct meter {
     uint64_t wanted_ns;   /* when somebody last waited for budget */
     int64_t queued_ns;    /* charged behind the oldest launch that is measured and unfinished */
     uint64_t occupied_ns; /* since the last report: measured spans, waiting included */
+    bool borrows;         /* it had more than its guaranteed share */
     int64_t longest_ns;   /* of the kernels launched lately */
 };
 

@@ -29,7 +29,7 @@ enum {
     FREE_NS = 200000000,  /* what one may launch between two ticks who may have everything */
     LONGEST_NS = 200000000, /* ... of this length at most */
     DEBT_NS = 2000000000,   /* deeper debts are forgiven */
-    QUEUE_NS = 30000000,    /* unfinished work behind what runs */
+    QUEUE_NS = 24000000,    /* unfinished work behind what runs */
     IDLE_NS_MAX = 50000,    /* a span with a longer gap before the launch says nothing */
     SEVERAL_TICKS = 250,    /* streams unused for so many ticks are forgotten */
 };
@@ -136,6 +136,15 @@ static void fill(struct meter *meter, uint64_t now_ns, bool kept_waiting)
         meter_credit(meter, -DEBT_NS - balance);
 }
 
+/* The lender is back: what was launched on its time and is not finished counts as ours. */
+static void give_back(struct meter *meter)
+{
+    int64_t balance = __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED);
+    int64_t queued = __atomic_load_n(&meter->queued_ns, __ATOMIC_RELAXED);
+    if (balance > -queued)
+        meter_credit(meter, -queued - balance);
+}
+
 /* Bounds what lies behind the oldest unfinished launch. */
 static void bound_queue(struct meter *meter)
 {
@@ -180,6 +189,9 @@ static bool tick_meter(struct meter *meter, uint64_t now_ns)
         meter->wanted_ns = now_ns;
     hold_clock(meter, now_ns);
     begin_filling(true);
+    if (meter->borrows && !terms[i].borrowed)
+        give_back(meter);
+    meter->borrows = terms[i].borrowed;
     fill(meter, now_ns, waiting || (meter->shared && pending[i].any));
     bound_queue(meter);
     end_filling();
