@@ -157,8 +157,9 @@ def full() -> tuple[Case, ...]:
         load = Load((size,), blocks, per_sync)
         cases.append(_one(f"{size:g}us-{blocks}blocks-{per_sync}persync-cap{cap}", cap, load))
     for api in ("grid", "multi", "ex_ptsz", "graph", "cooperative", "ptsz", "ex"):
-        for size in _ALL_SIZES:
-            cases.append(_one(f"{api}-{size:g}us-cap30", 30, Load((size,), api=api)))
+        cases += [
+            _one(f"{api}-{size:g}us-cap30", 30, Load((size,), api=api)) for size in _ALL_SIZES
+        ]
     deep = {20.0: 512, 50.0: 256, 1000.0: 32, 20_000.0: 4}
     for first, second in product(_ALL_SIZES, _ALL_SIZES):
         cases.append(

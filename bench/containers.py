@@ -27,8 +27,10 @@ def build_load(into: Path) -> Path:
     program = into / "load"
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
     subprocess.run(
-        [compiler, "-std=gnu11", "-O2", f"-I{ROOT / 'shim' / 'abi'}", ROOT / "bench" / "load.c"]
-        + ["-o", program, "-ldl", "-lpthread"],
+        [
+            *(compiler, "-std=gnu11", "-O2", f"-I{ROOT / 'shim' / 'abi'}"),
+            *(ROOT / "bench" / "load.c", "-o", program, "-ldl", "-lpthread"),
+        ],
         check=True,
     )
     return program

@@ -35,26 +35,25 @@ def _y(percent: float) -> float:
     return HEIGHT - BOTTOM - percent / 100 * (HEIGHT - BOTTOM - TOP)
 
 
+def _text(x: float, y: float, text: str, more: str = 'text-anchor="middle"') -> str:
+    return f'<text x="{x:.1f}" y="{y:.1f}" {more}>{text}</text>'
+
+
+def _level(percent: int) -> str:
+    y = _y(percent)
+    line = f'<line x1="{LEFT}" x2="{WIDTH - 12}" y1="{y:.1f}" y2="{y:.1f}" stroke="#ccc"/>'
+    return line + _text(LEFT - 6, y + 4, str(percent), 'text-anchor="end"')
+
+
 def _svg(lines: list[list[float]]) -> str:
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDTH} {HEIGHT}" '
-        'font-family="sans-serif" font-size="12">',
+        head + 'font-family="sans-serif" font-size="12">',
         f'<rect width="{WIDTH}" height="{HEIGHT}" fill="white"/>',
+        *(_level(percent) for percent in (0, 30, 70, 100)),
+        *(_text(_x(second), HEIGHT - BOTTOM + 18, str(second)) for second in range(int(SECONDS))),
+        _text((LEFT + WIDTH) / 2, HEIGHT - 6, "seconds"),
     ]
-    for percent in (0, 30, 70, 100):
-        parts.append(
-            f'<line x1="{LEFT}" x2="{WIDTH - 12}" y1="{_y(percent):.1f}" y2="{_y(percent):.1f}" '
-            'stroke="#ccc"/>'
-            f'<text x="{LEFT - 6}" y="{_y(percent) + 4:.1f}" text-anchor="end">{percent}</text>'
-        )
-    for second in range(int(SECONDS) + 1):
-        parts.append(
-            f'<text x="{_x(second):.1f}" y="{HEIGHT - BOTTOM + 18}" text-anchor="middle">'
-            f"{second}</text>"
-        )
-    parts.append(
-        f'<text x="{(LEFT + WIDTH) / 2:.0f}" y="{HEIGHT - 6}" text-anchor="middle">seconds</text>'
-    )
     for line, colour, name in zip(
         lines, COLOURS, ("burst, 30 percent", "burst, 70 percent, asleep from 3 to 6"), strict=True
     ):

@@ -75,7 +75,9 @@ struct usage_compute_counters {
     uint64_t wanted_ns;      /* when a launch was last held for lack of budget */
     uint64_t busy_ns;        /* GPU time charged by all processes that ever were */
     uint64_t occupied_ns;    /* time for which work was on the device, running or waiting */
-    uint64_t reserved[3];
+    uint64_t throttled_ns;   /* time for which launches were held, by all that ever were */
+    uint64_t launches;       /* likewise */
+    uint64_t reserved;
 };
 
 /* One slot, decoded. A damaged word reads as 0 and is counted. */

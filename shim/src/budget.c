@@ -264,18 +264,23 @@ bool budget_siblings(unsigned device, uint64_t now_ns)
 
 /* --- reporting ----------------------------------------------------------------------------- */
 
+/* Writes the own count, and adds what it grew by to the container's. */
+static void count(uint64_t *total, uint64_t *own, uint64_t value)
+{
+    uint64_t before = load(own);
+    if (value > before)
+        __atomic_fetch_add(total, value - before, __ATOMIC_RELAXED);
+    store(own, value);
+}
+
 void budget_report(unsigned device, uint64_t now_ns, const struct report *report)
 {
     if (!has_slot())
         return;
     struct usage_compute_counters *all = counters(device);
-    uint64_t *busy = word(USAGE_BUSY_NS, device, slot);
-    uint64_t before = load(busy);
-    if (report->busy_ns > before)
-        __atomic_fetch_add(&all->busy_ns, report->busy_ns - before, __ATOMIC_RELAXED);
-    store(busy, report->busy_ns);
-    store(word(USAGE_THROTTLED_NS, device, slot), report->throttled_ns);
-    store(word(USAGE_LAUNCHES, device, slot), report->launches);
+    count(&all->busy_ns, word(USAGE_BUSY_NS, device, slot), report->busy_ns);
+    count(&all->throttled_ns, word(USAGE_THROTTLED_NS, device, slot), report->throttled_ns);
+    count(&all->launches, word(USAGE_LAUNCHES, device, slot), report->launches);
     __atomic_fetch_add(&all->occupied_ns, report->occupied_ns, __ATOMIC_RELAXED);
     if (report->active) {
         store(word(USAGE_ACTIVE_NS, device, slot), now_ns);
