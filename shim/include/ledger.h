@@ -33,6 +33,9 @@ void ledger_force(unsigned device, uint64_t bytes);
 uint64_t ledger_limit(unsigned device);
 uint64_t ledger_used(unsigned device);
 
+/* What is left under the cap, and the cap; both in one look, for calls that programs make often. */
+uint64_t ledger_left(unsigned device, uint64_t *limit_bytes);
+
 /* What this process alone holds by the account. */
 uint64_t ledger_held(unsigned device);
 

@@ -193,7 +193,6 @@ bool allocation_grow(enum kind kind, uint64_t key, uint64_t bytes, int device, u
 static bool ends_with_owner(const struct slot *slot)
 {
     switch ((enum kind)slot->kind) {
-    case KIND_BLOCK:
     case KIND_ADDRESS:
     case KIND_ARRAY:
     case KIND_MIPMAP:

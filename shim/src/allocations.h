@@ -1,6 +1,6 @@
 /*
- * What this process holds: for every address or handle that can be given back, how much it was
- * charged, where, and what it lives in.
+ * What this process holds apart from blocks of device memory (see blocks.h): for every handle that
+ * can be given back, how much it was charged, where, and what it lives in.
  *
  * Constant time whatever is alive. A forked child starts empty, as its driver does.
  */
@@ -11,9 +11,8 @@
 
 /* What a key is. Keys of different kinds may be equal. */
 enum kind {
-    KIND_BLOCK = 1, /* a block of device memory, by number (see memory.c) */
-    KIND_ADDRESS,   /* a device address that is charged by itself */
-    KIND_POOLED,    /* a device address in a pool, its owner; charged with the pool */
+    KIND_ADDRESS = 1, /* a device address that has no note (see blocks.h) */
+    KIND_POOLED,      /* a device address in a pool, its owner; charged with the pool */
     KIND_ARRAY,
     KIND_MIPMAP,
     KIND_EXTERNAL,

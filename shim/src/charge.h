@@ -3,25 +3,23 @@
  */
 #pragma once
 
-#include "hook.h"
+#include "blocks.h"
 #include "ledger.h"
-
-/* Device memory comes in whole blocks; allocations below that may share one. */
-enum { BLOCK_SHIFT = 21, BLOCK_BYTES = 1 << BLOCK_SHIFT };
 
 /* More than any device has, and far from where sums would overflow. */
 #define CHARGE_IMPOSSIBLE (UINT64_C(1) << 46)
 
-/* What an allocation of this size takes when it shares its block with no other. */
+/*
+ * What an allocation of this size takes when it shares its block with no other. Sizes next to 2^64
+ * become nothing; those the driver itself refuses.
+ */
 static inline uint64_t charge_of(uint64_t bytes)
 {
-    if (UNLIKELY(bytes > CHARGE_IMPOSSIBLE))
-        return CHARGE_IMPOSSIBLE;
     return (bytes + BLOCK_BYTES - 1) & ~(uint64_t)(BLOCK_BYTES - 1);
 }
 
 /* Set once this process has memory in pools or graphs: the driver may hold more than is in use. */
-extern uint8_t charge_has_slack;
+extern uint8_t charge_has_slack INTERNAL;
 
 /* Books what pools and graphs have grown or shrunk by since somebody last looked. */
 void charge_settle_slowly(void);

@@ -54,10 +54,16 @@ static void ended(const struct allocation *allocation)
         tiles_end(allocation->key);
 }
 
+static void block_ended(int device, uint64_t bytes)
+{
+    charge_return(device, bytes);
+}
+
 void context_end(uint64_t key)
 {
     struct allocation context;
     enum standing standing;
+    blocks_end(key, block_ended);
     allocation_end(key, ended);
     do
         standing = allocation_leave(KIND_CONTEXT, key, &context);

@@ -4,12 +4,14 @@
 #include "device.h"
 
 #include "allocations.h"
+#include "blocks.h"
 #include "ledger.h"
 
 /* Starts at one: a thread that has seen nothing yet has seen zero. */
 uint32_t device_contexts = 1;
 
-static int8_t by_ordinal[DEVICES_MOST];
+int8_t device_by_ordinal[DEVICES_MOST];
+uint64_t device_bytes[DEVICES_MOST];
 static uint8_t are_known;
 
 static bool uuid_of(CUdevice ordinal, CUuuid *uuid)
@@ -26,27 +28,28 @@ bool devices_known(void)
     if (real.cuDeviceGetCount(&count) != CUDA_SUCCESS)
         return false;
     for (int i = 0; i < DEVICES_MOST; i++)
-        by_ordinal[i] = DEVICE_HIDDEN;
+        device_by_ordinal[i] = DEVICE_HIDDEN;
     for (int i = 0; i < count && i < DEVICES_MOST; i++) {
         CUdevice ordinal = DEVICES_MOST;
         CUuuid uuid;
-        if (real.cuDeviceGet(&ordinal, i) == CUDA_SUCCESS && ordinal >= 0 &&
-            ordinal < DEVICES_MOST && uuid_of(ordinal, &uuid))
-            by_ordinal[ordinal] = (int8_t)ledger_find((const uint8_t *)uuid.bytes);
+        size_t bytes = SIZE_MAX;
+        if (real.cuDeviceGet(&ordinal, i) != CUDA_SUCCESS || ordinal < 0 ||
+            ordinal >= DEVICES_MOST || !uuid_of(ordinal, &uuid))
+            continue;
+        const int device = ledger_find((const uint8_t *)uuid.bytes);
+        real.cuDeviceTotalMem_v2(&bytes, ordinal);
+        if (device >= 0)
+            device_bytes[device] = bytes;
+        device_by_ordinal[ordinal] = (int8_t)device;
     }
     __atomic_store_n(&are_known, 1, __ATOMIC_RELEASE);
     return true;
 }
 
-int device_of(CUdevice ordinal)
-{
-    return ordinal >= 0 && ordinal < DEVICES_MOST ? by_ordinal[ordinal] : DEVICE_HIDDEN;
-}
-
 CUdevice device_ordinal(int device)
 {
     for (CUdevice ordinal = 0; ordinal < DEVICES_MOST; ordinal++)
-        if (by_ordinal[ordinal] == device)
+        if (device_by_ordinal[ordinal] == device)
             return ordinal;
     return -1;
 }
@@ -70,5 +73,6 @@ int device_of_context(CUcontext context)
     thread.context = context;
     thread.contexts_seen = contexts;
     thread.device = device_of(ordinal);
+    thread.note = thread.device < 0 ? 0 : note_of(thread.device, block_owner(thread.owner));
     return thread.device;
 }

@@ -14,8 +14,16 @@ enum {
 /* Asks an initialised driver for its devices; false as long as it is not initialised. */
 bool devices_known(void);
 
+extern int8_t device_by_ordinal[DEVICES_MOST] INTERNAL;
+
 /* The account's number of a device; DEVICE_HIDDEN when it has none. */
-int device_of(CUdevice ordinal);
+static inline int device_of(CUdevice ordinal)
+{
+    return LIKELY((unsigned)ordinal < DEVICES_MOST) ? device_by_ordinal[ordinal] : DEVICE_HIDDEN;
+}
+
+/* What each of the account's devices has in all. */
+extern uint64_t device_bytes[DEVICES_MOST] INTERNAL;
 
 /* The driver's number of one of the account's devices; -1 when the driver does not show it. */
 CUdevice device_ordinal(int device);
@@ -26,7 +34,7 @@ void device_contexts_changed(void);
 /* The slow half of device_current. */
 int device_of_context(CUcontext context);
 
-extern uint32_t device_contexts;
+extern uint32_t device_contexts INTERNAL;
 
 /*
  * The account's device that the current context is on. thread.owner is then what memory allocated
@@ -35,8 +43,7 @@ extern uint32_t device_contexts;
 static inline int device_current(void)
 {
     CUcontext current = NULL;
-    if (UNLIKELY(real.cuCtxGetCurrent(&current) != CUDA_SUCCESS))
-        return DEVICE_NONE;
+    real.cuCtxGetCurrent(&current);
     if (LIKELY(current == thread.context &&
                thread.contexts_seen == __atomic_load_n(&device_contexts, __ATOMIC_RELAXED)))
         return thread.device;

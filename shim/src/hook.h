@@ -11,6 +11,7 @@
 #include "table.h"
 
 #define EXPORT __attribute__((visibility("default")))
+#define COLD __attribute__((noinline, cold))
 #define LIKELY(claim) __builtin_expect(!!(claim), 1)
 #define UNLIKELY(claim) __builtin_expect(!!(claim), 0)
 
@@ -19,12 +20,13 @@ struct thread {
     uint32_t inside; /* in the driver on behalf of a replacement: calls are the driver's own */
     uint32_t contexts_seen;
     CUcontext context;
-    uint64_t owner;
+    uint64_t owner; /* what memory that is allocated in the context ends with ... */
+    uint64_t note;  /* ... and how a block of it is noted (see blocks.h) */
     int device;
 };
 
 /* Reached without a call into the dynamic linker, which may allocate. */
-extern _Thread_local __attribute__((tls_model("initial-exec"))) struct thread thread;
+extern _Thread_local __attribute__((tls_model("initial-exec"))) struct thread thread INTERNAL;
 
 enum gate {
     GATE_SHUT, /* no limits, or no driver: the call fails */
@@ -33,7 +35,7 @@ enum gate {
 };
 
 /* Set for good once the driver is initialised and its devices are known. */
-extern uint8_t gate_is_open;
+extern uint8_t gate_is_open INTERNAL;
 
 /* The long way: finds the driver, opens the account, asks for the devices. */
 enum gate gate_try(void);

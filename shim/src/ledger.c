@@ -341,6 +341,27 @@ uint64_t ledger_used(unsigned device)
     return likely(total <= USAGE_VALUE_MAX) ? total : use_of_many(holding);
 }
 
+COLD static uint64_t left_slowly(unsigned device, uint64_t *limit_bytes)
+{
+    *limit_bytes = ledger_limit(device);
+    uint64_t used = ledger_used(device);
+    return used < *limit_bytes ? *limit_bytes - used : 0;
+}
+
+uint64_t ledger_left(unsigned device, uint64_t *limit_bytes)
+{
+    const struct holding *holding = holding_of(device);
+    /* Where we are the only process that ever was, there are no dead ones to look for. */
+    if (unlikely(!account_is_current() || shared_load(account.mark) != ONLY_ONE))
+        return left_slowly(device, limit_bytes);
+    uint64_t limit = private_load(holding->limit_bytes);
+    uint64_t used = usage_total(shared_load(holding->words), 1);
+    *limit_bytes = limit;
+    if (unlikely(used > limit))
+        return left_slowly(device, limit_bytes);
+    return limit - used;
+}
+
 uint64_t ledger_held(unsigned device)
 {
     return ledger_ready() ? usage_decode(private_load(holding_of(device)->truth)) : 0;

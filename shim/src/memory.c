@@ -1,5 +1,5 @@
 /*
- * Allocations by address: cuMemAlloc and its kin, and memory of other interfaces.
+ * Allocations by address: cuMemAlloc and its kin.
  *
  * The driver takes memory from the device in blocks of 2 MiB. A large allocation has blocks of its
  * own; small ones of a context share blocks, and which one an allocation got is known by its
@@ -8,93 +8,80 @@
  * asked, an allocation is taken for the first in its block; if it was not, the block is returned.
  */
 #include "allocations.h"
+#include "blocks.h"
 #include "charge.h"
 #include "device.h"
 #include "pool.h"
 
-static inline uint64_t block_of(CUdeviceptr address)
-{
-    return address >> BLOCK_SHIFT;
-}
+/*
+ * Allocations that have no note: beyond 48 bits of addresses, or of several blocks and not
+ * beginning with one. No driver has been seen to make any.
+ */
+static uint32_t odd_ones;
 
-/* Allocations of several blocks that do not begin with one; no driver has been seen to do that. */
-static uint32_t misaligned;
-
-static bool is_misaligned(CUdeviceptr address, uint64_t charge)
+COLD static CUresult undo(CUdeviceptr address, uint64_t charge, int device)
 {
-    return charge > BLOCK_BYTES && (address & (BLOCK_BYTES - 1)) != 0;
-}
-
-static bool remember_misaligned(CUdeviceptr address, uint64_t charge, int device)
-{
-    __atomic_fetch_add(&misaligned, 1, __ATOMIC_RELAXED);
-    return allocation_join(KIND_ADDRESS, address, charge, device, thread.owner) != STANDING_NONE;
-}
-
-/* Remembers a fresh allocation for which `charge` was taken; false without memory for that. */
-static inline bool remember(CUdeviceptr address, uint64_t charge, int device)
-{
-    if (UNLIKELY(is_misaligned(address, charge)))
-        return remember_misaligned(address, charge, device);
-    const enum standing standing =
-        allocation_join(KIND_BLOCK, block_of(address), charge, device, thread.owner);
-    if (standing == STANDING_SHARED)
-        charge_return(device, charge);
-    return standing != STANDING_NONE;
-}
-
-/* The end of every allocating replacement: books what the driver gave, or undoes all of it. */
-static inline CUresult settle(CUresult result, CUdeviceptr address, uint64_t charge, int device)
-{
-    if (UNLIKELY(result != CUDA_SUCCESS)) {
-        charge_return(device, charge);
-        return result;
-    }
-    if (LIKELY(remember(address, charge, device)))
-        return CUDA_SUCCESS;
     charge_return(device, charge);
     REAL(cuMemFree_v2, address);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
-EXPORT CUresult cuMemAlloc_v2(CUdeviceptr *address, size_t bytes)
+static bool is_odd(CUdeviceptr address, uint64_t charge)
 {
-    ENTER(cuMemAlloc_v2, address, bytes);
-    const int device = device_current();
-    if (UNLIKELY(device == DEVICE_NONE))
-        return real.cuMemAlloc_v2(address, bytes);
-    const uint64_t charge = charge_of(bytes);
-    if (UNLIKELY(!charge_take(device, charge)))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult result = REAL(cuMemAlloc_v2, address, bytes);
-    return settle(result, result == CUDA_SUCCESS ? *address : 0, charge, device);
+    return (address & (BLOCK_BYTES - 1)) != 0 && charge > BLOCK_BYTES;
 }
 
-EXPORT CUresult cuMemAlloc(CUdeviceptr_v1 *address, unsigned bytes)
+COLD static CUresult book_slowly(CUdeviceptr address, uint64_t charge, int device)
 {
-    ENTER(cuMemAlloc, address, bytes);
-    const int device = device_current();
-    if (device == DEVICE_NONE)
-        return real.cuMemAlloc(address, bytes);
-    const uint64_t charge = charge_of(bytes);
-    if (!charge_take(device, charge))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult result = REAL(cuMemAlloc, address, bytes);
-    return settle(result, result == CUDA_SUCCESS ? *address : 0, charge, device);
+    uint64_t *note = is_odd(address, charge) ? NULL : block_note_made(address);
+    if (note != NULL) {
+        if (!block_join(note, thread.note + (charge << (NOTE_BLOCKS_SHIFT - BLOCK_SHIFT))))
+            charge_return(device, charge);
+        return CUDA_SUCCESS;
+    }
+    if (allocation_join(KIND_ADDRESS, address, charge, device, thread.owner) == STANDING_NONE)
+        return undo(address, charge, device);
+    __atomic_fetch_add(&odd_ones, 1, __ATOMIC_RELAXED);
+    return CUDA_SUCCESS;
 }
 
-EXPORT CUresult cuMemAllocManaged(CUdeviceptr *address, size_t bytes, unsigned flags)
+/* Books a fresh allocation for which `charge` was taken. */
+static inline CUresult book(CUdeviceptr address, uint64_t charge, int device)
 {
-    ENTER(cuMemAllocManaged, address, bytes, flags);
-    const int device = device_current();
-    if (device == DEVICE_NONE)
-        return real.cuMemAllocManaged(address, bytes, flags);
-    const uint64_t charge = charge_of(bytes);
-    if (!charge_take(device, charge))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult result = REAL(cuMemAllocManaged, address, bytes, flags);
-    return settle(result, result == CUDA_SUCCESS ? *address : 0, charge, device);
+    uint64_t *note = block_note(address);
+    if (UNLIKELY(note == NULL || is_odd(address, charge)))
+        return book_slowly(address, charge, device);
+    if (!block_join(note, thread.note + (charge << (NOTE_BLOCKS_SHIFT - BLOCK_SHIFT))))
+        charge_return(device, charge);
+    return CUDA_SUCCESS;
 }
+
+COLD static CUresult give_up(CUresult result, uint64_t charge, int device)
+{
+    charge_return(device, charge);
+    return result;
+}
+
+/* What all allocating calls have in common; `address` is what the driver has written there. */
+#define ALLOCATES(name, bytes, parameters, ...)                                                    \
+    EXPORT CUresult name parameters                                                                \
+    {                                                                                              \
+        ENTER(name, __VA_ARGS__);                                                                  \
+        const int device = device_current();                                                       \
+        if (UNLIKELY(device == DEVICE_NONE))                                                       \
+            return real.name(__VA_ARGS__);                                                         \
+        const uint64_t charge = charge_of(bytes);                                                  \
+        if (UNLIKELY(!charge_take(device, charge)))                                                \
+            return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
+        const CUresult result = REAL(name, __VA_ARGS__);                                           \
+        if (UNLIKELY(result != CUDA_SUCCESS))                                                      \
+            return give_up(result, charge, device);                                                \
+        return book(*address, charge, device);                                                     \
+    }
+ALLOCATES(cuMemAlloc_v2, bytes, (CUdeviceptr * address, size_t bytes), address, bytes)
+ALLOCATES(cuMemAlloc, bytes, (CUdeviceptr_v1 * address, unsigned bytes), address, bytes)
+ALLOCATES(cuMemAllocManaged, bytes, (CUdeviceptr * address, size_t bytes, unsigned flags), address,
+          bytes, flags)
 
 /* --- pitch --------------------------------------------------------------------------------- */
 
@@ -109,127 +96,91 @@ static uint64_t pitched_ahead(uint64_t width_bytes, uint64_t height)
     return charge_of(bytes);
 }
 
-static CUresult settle_pitched(CUresult result, CUdeviceptr address, uint64_t bytes, uint64_t ahead,
-                               int device)
+static CUresult book_pitched(CUdeviceptr address, uint64_t bytes, uint64_t ahead, int device)
 {
-    const uint64_t charge = result == CUDA_SUCCESS ? charge_of(bytes) : ahead;
-    if (result == CUDA_SUCCESS && !charge_correct(device, ahead, charge)) {
-        REAL(cuMemFree_v2, address);
-        return CUDA_ERROR_OUT_OF_MEMORY;
+    const uint64_t charge = charge_of(bytes);
+    if (charge_correct(device, ahead, charge))
+        return book(address, charge, device);
+    REAL(cuMemFree_v2, address);
+    return CUDA_ERROR_OUT_OF_MEMORY;
+}
+
+#define ALLOCATES_PITCHED(name, parameters, ...)                                                   \
+    EXPORT CUresult name parameters                                                                \
+    {                                                                                              \
+        ENTER(name, __VA_ARGS__);                                                                  \
+        const int device = device_current();                                                       \
+        if (device == DEVICE_NONE)                                                                 \
+            return real.name(__VA_ARGS__);                                                         \
+        const uint64_t ahead = pitched_ahead(width_bytes, height);                                 \
+        if (!charge_take(device, ahead))                                                           \
+            return CUDA_ERROR_OUT_OF_MEMORY;                                                       \
+        const CUresult result = REAL(name, __VA_ARGS__);                                           \
+        if (result != CUDA_SUCCESS)                                                                \
+            return give_up(result, ahead, device);                                                 \
+        return book_pitched(*address, (uint64_t)*pitch * height, ahead, device);                   \
     }
-    return settle(result, address, charge, device);
-}
-
-EXPORT CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width_bytes,
-                                   size_t height, unsigned element_bytes)
-{
-    ENTER(cuMemAllocPitch_v2, address, pitch, width_bytes, height, element_bytes);
-    const int device = device_current();
-    if (device == DEVICE_NONE)
-        return real.cuMemAllocPitch_v2(address, pitch, width_bytes, height, element_bytes);
-    const uint64_t ahead = pitched_ahead(width_bytes, height);
-    if (!charge_take(device, ahead))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult result =
-        REAL(cuMemAllocPitch_v2, address, pitch, width_bytes, height, element_bytes);
-    if (result != CUDA_SUCCESS)
-        return settle_pitched(result, 0, 0, ahead, device);
-    return settle_pitched(result, *address, *pitch * height, ahead, device);
-}
-
-EXPORT CUresult cuMemAllocPitch(CUdeviceptr_v1 *address, unsigned *pitch, unsigned width_bytes,
-                                unsigned height, unsigned element_bytes)
-{
-    ENTER(cuMemAllocPitch, address, pitch, width_bytes, height, element_bytes);
-    const int device = device_current();
-    if (device == DEVICE_NONE)
-        return real.cuMemAllocPitch(address, pitch, width_bytes, height, element_bytes);
-    const uint64_t ahead = pitched_ahead(width_bytes, height);
-    if (!charge_take(device, ahead))
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    const CUresult result =
-        REAL(cuMemAllocPitch, address, pitch, width_bytes, height, element_bytes);
-    if (result != CUDA_SUCCESS)
-        return settle_pitched(result, 0, 0, ahead, device);
-    return settle_pitched(result, *address, (uint64_t)*pitch * height, ahead, device);
-}
+ALLOCATES_PITCHED(cuMemAllocPitch_v2,
+                  (CUdeviceptr * address, size_t *pitch, size_t width_bytes, size_t height,
+                   unsigned element_bytes),
+                  address, pitch, width_bytes, height, element_bytes)
+ALLOCATES_PITCHED(cuMemAllocPitch,
+                  (CUdeviceptr_v1 * address, unsigned *pitch, unsigned width_bytes, unsigned height,
+                   unsigned element_bytes),
+                  address, pitch, width_bytes, height, element_bytes)
 
 /* --- freeing ------------------------------------------------------------------------------- */
 
-/* What is known of an address that is about to be freed. */
-struct leaving {
-    enum standing standing;
-    enum kind kind;
-    uint64_t key;
-    struct allocation allocation;
-};
-
-/*
- * Lets go before the driver frees: as soon as it has, another thread may be given the same address,
- * and what is forgotten then would be that thread's.
- */
-static inline void leave(struct leaving *leaving, CUdeviceptr address)
+/* An allocation without a note, or a pool's. */
+COLD static CUresult free_elsewhere(CUdeviceptr address)
 {
-    leaving->kind = KIND_BLOCK;
-    leaving->key = block_of(address);
-    if (UNLIKELY(__atomic_load_n(&misaligned, __ATOMIC_RELAXED) != 0)) {
-        leaving->standing = allocation_leave(KIND_ADDRESS, address, &leaving->allocation);
-        if (leaving->standing != STANDING_NONE) {
-            leaving->kind = KIND_ADDRESS;
-            leaving->key = address;
-            __atomic_fetch_sub(&misaligned, 1, __ATOMIC_RELAXED);
-            return;
-        }
+    struct allocation odd;
+    if (__atomic_load_n(&odd_ones, __ATOMIC_RELAXED) != 0 &&
+        allocation_leave(KIND_ADDRESS, address, &odd) != STANDING_NONE) {
+        const CUresult result = REAL(cuMemFree_v2, address);
+        if (result == CUDA_SUCCESS)
+            charge_return(odd.device, odd.bytes);
+        else
+            allocation_join(KIND_ADDRESS, address, odd.bytes, odd.device, odd.owner);
+        return result;
     }
-    leaving->standing = allocation_leave(KIND_BLOCK, leaving->key, &leaving->allocation);
+    struct pooled pooled;
+    pooled_leave(&pooled, address);
+    return pooled_finish(&pooled, address, REAL(cuMemFree_v2, address));
 }
 
-/* The driver did not free after all. */
-static void come_back(const struct leaving *leaving)
+/* The driver did not free after all: back to the block that was left, with what it said then. */
+COLD static CUresult come_back(CUresult result, uint64_t *note, uint64_t left)
 {
-    const struct allocation *allocation = &leaving->allocation;
-    if (leaving->standing == STANDING_NONE)
-        return;
-    if (leaving->kind == KIND_ADDRESS)
-        __atomic_fetch_add(&misaligned, 1, __ATOMIC_RELAXED);
-    /* Somebody was first in the block meanwhile, and charged for it. */
-    if (allocation_join(leaving->kind, leaving->key, allocation->bytes, allocation->device,
-                        allocation->owner) == STANDING_SHARED &&
-        leaving->standing == STANDING_ALONE)
-        charge_return(allocation->device, allocation->bytes);
-}
-
-static inline CUresult finish(CUresult result, const struct leaving *leaving)
-{
-    if (UNLIKELY(result != CUDA_SUCCESS))
-        come_back(leaving);
-    else if (leaving->standing == STANDING_ALONE)
-        charge_return(leaving->allocation.device, leaving->allocation.bytes);
+    const uint64_t alone = (left & ~(uint64_t)NOTE_HOLDERS) | 1;
+    /* Somebody was first in the block meanwhile, and was charged for it. */
+    if (!block_join(note, alone) && note_is_last(left))
+        charge_return(note_device(left), note_bytes(left));
     return result;
 }
 
 EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
 {
     ENTER(cuMemFree_v2, address);
-    struct leaving leaving;
-    leave(&leaving, address);
-    if (UNLIKELY(leaving.standing == STANDING_NONE)) {
-        struct pooled pooled;
-        pooled_leave(&pooled, address);
-        return pooled_finish(&pooled, address, REAL(cuMemFree_v2, address));
-    }
-    return finish(REAL(cuMemFree_v2, address), &leaving);
+    uint64_t *note = block_note(address);
+    /*
+     * Let go before the driver frees: as soon as it has, another thread may be given the same
+     * address, and what is forgotten then would be that thread's.
+     */
+    const uint64_t left = LIKELY(note != NULL) ? block_leave(note) : 0;
+    if (UNLIKELY(left == 0))
+        return free_elsewhere(address);
+    const CUresult result = REAL(cuMemFree_v2, address);
+    if (UNLIKELY(result != CUDA_SUCCESS))
+        return come_back(result, note, left);
+    if (note_is_last(left))
+        charge_return(note_device(left), note_bytes(left));
+    return CUDA_SUCCESS;
 }
 
+/* From the time of 32-bit addresses: the same, narrowed. */
 EXPORT CUresult cuMemFree(CUdeviceptr_v1 address)
 {
     ENTER(cuMemFree, address);
-    struct leaving leaving;
-    leave(&leaving, address);
-    if (leaving.standing == STANDING_NONE) {
-        struct pooled pooled;
-        pooled_leave(&pooled, address);
-        return pooled_finish(&pooled, address, REAL(cuMemFree, address));
-    }
-    return finish(REAL(cuMemFree, address), &leaving);
+    return cuMemFree_v2(address);
 }

@@ -9,44 +9,43 @@ static size_t smaller(uint64_t one, uint64_t other)
     return (size_t)(one < other ? one : other);
 }
 
-/* Total and free as the container may use them; the GPU itself may have less left. */
-static void narrow(int device, size_t *free, size_t *total)
+COLD static CUresult info_elsewhere(int device, size_t *free, size_t *total)
 {
-    const uint64_t limit = ledger_limit((unsigned)device);
-    if (limit == UINT64_MAX)
-        return;
-    charge_settle();
-    const uint64_t used = ledger_used((unsigned)device);
-    *free = smaller(*free, used < limit ? limit - used : 0);
-    *total = smaller(*total, limit);
+    if (device != DEVICE_HIDDEN || free == NULL || total == NULL)
+        return real.cuMemGetInfo_v2(free, total);
+    *free = *total = 0;
+    return CUDA_SUCCESS;
 }
 
+/*
+ * The driver's own answer is not asked for: a container's memory is its cap less what it holds,
+ * whatever others do with the rest of the GPU. Without a context that can be used, or without a
+ * cap, it is the driver's to answer.
+ */
 EXPORT CUresult cuMemGetInfo_v2(size_t *free, size_t *total)
 {
     ENTER(cuMemGetInfo_v2, free, total);
-    const CUresult result = real.cuMemGetInfo_v2(free, total);
-    if (LIKELY(result == CUDA_SUCCESS)) {
-        const int device = device_current();
-        if (LIKELY(device >= 0))
-            narrow(device, free, total);
-        else
-            *free = *total = 0;
-    }
-    return result;
+    const int device = device_current();
+    if (UNLIKELY(device < 0 || free == NULL || total == NULL))
+        return info_elsewhere(device, free, total);
+    charge_settle();
+    *free = ledger_left((unsigned)device, total);
+    if (UNLIKELY(*total >= device_bytes[thread.device]))
+        return real.cuMemGetInfo_v2(free, total);
+    return CUDA_SUCCESS;
 }
 
+/* From the time of 32-bit sizes: as much as fits. */
 EXPORT CUresult cuMemGetInfo(unsigned *free, unsigned *total)
 {
     ENTER(cuMemGetInfo, free, total);
-    const CUresult result = real.cuMemGetInfo(free, total);
-    const int device = device_current();
-    if (result == CUDA_SUCCESS && device >= 0) {
-        size_t wide_free = *free;
-        size_t wide_total = *total;
-        narrow(device, &wide_free, &wide_total);
-        *free = (unsigned)wide_free;
-        *total = (unsigned)wide_total;
-    }
+    size_t wide_free = 0;
+    size_t wide_total = 0;
+    if (free == NULL || total == NULL)
+        return real.cuMemGetInfo(free, total);
+    const CUresult result = cuMemGetInfo_v2(&wide_free, &wide_total);
+    *free = (unsigned)smaller(wide_free, UINT32_MAX);
+    *total = (unsigned)smaller(wide_total, UINT32_MAX);
     return result;
 }
 

@@ -10,6 +10,9 @@
 #include "cuda_shim_abi.h"
 #include "nvml_abi.h"
 
+/* Variables that other files use: said so, or each use would go through the offset table. */
+#define INTERNAL __attribute__((visibility("hidden")))
+
 /*
  * The driver's own functions. Empty until driver.c has found the library; what a library lacks is
  * then a function that says so, hence nothing here has to be tested before it is called.
@@ -26,7 +29,7 @@ struct originals {
 #undef NVML_USED
 };
 
-extern struct originals real;
+extern struct originals real INTERNAL;
 
 enum library { LIBRARY_DRIVER, LIBRARY_NVML, LIBRARIES };
 

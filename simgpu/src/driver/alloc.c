@@ -6,7 +6,8 @@
 /* Rows of a pitched allocation begin where copies and textures like them to. */
 enum { PITCH_BYTES = 512, NULL_MODE_UNIT = 512 };
 
-static CUresult allocate(struct context *context, CUdeviceptr *address, size_t bytes)
+__attribute__((noinline)) static CUresult allocate(struct context *context, CUdeviceptr *address,
+                                                   size_t bytes)
 {
     struct piece *piece = NULL;
     TRY(capture_refuse_unsafe());
@@ -69,13 +70,18 @@ static CUresult free_after_work(CUdeviceptr address)
     return memory_free_address(address, allowed);
 }
 
+__attribute__((noinline)) static CUresult free_memory(CUdeviceptr address)
+{
+    TRY(capture_refuse_unsafe());
+    return address == 0 ? CUDA_SUCCESS : free_after_work(address);
+}
+
 ENTRY cuMemFree_v2(CUdeviceptr address)
 {
     ENTER(context);
-    if (UNLIKELY(driver.null_mode))
-        return address == 0 || space_covers(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
-    TRY(capture_refuse_unsafe());
-    return address == 0 ? CUDA_SUCCESS : free_after_work(address);
+    if (LIKELY(!driver.null_mode))
+        return free_memory(address);
+    return address == 0 || space_covers(address) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }
 
 ENTRY cuMemGetInfo_v2(size_t *free, size_t *total)
@@ -84,8 +90,10 @@ ENTRY cuMemGetInfo_v2(size_t *free, size_t *total)
     REQUIRE(free != NULL && total != NULL);
     const struct device *device = context->device;
     *total = device->profile->memory_bytes;
-    *free = UNLIKELY(driver.null_mode) ? *total - device->profile->context_bytes
-                                       : sim_free_bytes(device->index);
+    if (LIKELY(!driver.null_mode))
+        *free = sim_free_bytes(device->index);
+    else
+        *free = device->profile->memory_bytes - device->profile->context_bytes;
     return CUDA_SUCCESS;
 }
 

@@ -28,7 +28,7 @@ void contexts_forget(void)
     thread = (struct thread){.current = NULL};
 }
 
-CUresult context_enter_slowly(struct context **context)
+CUresult context_check_current(void)
 {
     struct context *current = thread.current;
     TRY(driver_check());
@@ -44,7 +44,6 @@ CUresult context_enter_slowly(struct context **context)
         driver_log("device %d has fallen off the bus", current->device->ordinal);
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
     }
-    *context = current;
     return current->sticky;
 }
 

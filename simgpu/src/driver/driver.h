@@ -118,27 +118,32 @@ struct thread {
 
 extern THREAD_LOCAL struct thread thread;
 
-/* Finds out why the current context cannot be used, if so; the slow half of context_enter. */
-CUresult context_enter_slowly(struct context **context);
-
 /*
- * The current context if calls may go on in it: initialised, there is one, it has not been
- * destroyed, its device is not lost, and no sticky error stands.
+ * Whether the current context can be used: initialised, there is one, it has not been destroyed,
+ * its device is not lost, and no sticky error stands. The slow half of ENTER.
  */
-static inline CUresult context_enter(struct context **context)
+CUresult context_check_current(void);
+
+/* Whether everything about a current context is plainly in order. */
+static inline bool context_is_fine(const struct context *context)
 {
-    struct context *current = thread.current;
-    if (UNLIKELY(current == NULL || current->stamp != thread.stamp ||
-                 (current->sticky | *(volatile const uint32_t *)current->device->lost) != 0))
-        return context_enter_slowly(context);
-    *context = current;
-    return CUDA_SUCCESS;
+    return LIKELY(context != NULL && context->stamp == thread.stamp &&
+                  (context->sticky | *(volatile const uint32_t *)context->device->lost) == 0);
 }
 
 /* Declares `name`, the current context, or returns from the entry with the reason. */
 #define ENTER(name)                                                                                \
-    struct context *name = NULL;                                                                   \
-    TRY(context_enter(&name))
+    struct context *const name = thread.current;                                                   \
+    if (!context_is_fine(name))                                                                    \
+    TRY(context_check_current())
+
+/* The same where no declaration fits. */
+static inline CUresult context_enter(struct context **context)
+{
+    ENTER(current);
+    *context = current;
+    return CUDA_SUCCESS;
+}
 
 /* Lower numbers are more urgent. */
 enum { STREAM_PRIORITY_LEAST = 0, STREAM_PRIORITY_GREATEST = -5 };
