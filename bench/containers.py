@@ -87,7 +87,13 @@ class Running:
 
 
 def start(
-    node: Node, program: Path, folder: Path, containers: tuple[Container, ...], *, shim: bool = True
+    node: Node,
+    program: Path,
+    folder: Path,
+    containers: tuple[Container, ...],
+    *,
+    shim: bool = True,
+    arbitrated: bool = True,
 ) -> Running:
     """Starts everything; without the shim nothing is capped."""
     gpu = node.snapshot().devices[0].uuid
@@ -98,7 +104,7 @@ def start(
         shares.append(share)
     members = [Member.of_run(str(share.folder), share.folder, (gpu,)) for share in shares]
     arbitration = None
-    if shim:
+    if shim and arbitrated:
         arbitration = Arbitration(folder / "arbiter.lock", lambda: members)
         arbitration.start()
     running = Running(node, shares, arbitration)

@@ -91,11 +91,12 @@ class Bench:
                 ctypes.CDLL(str(LIBRARIES / "libnvidia-ml.so.1"), mode=ctypes.RTLD_GLOBAL)
                 yield cls(node, folder, build_load(folder))
 
-    def run(self, containers: tuple[Container, ...], *, shim: bool = True) -> Running:
+    def run(
+        self, containers: tuple[Container, ...], *, shim: bool = True, arbitrated: bool = True
+    ) -> Running:
         self._runs += 1
-        return start(
-            self.node, self._program, self._folder / f"case{self._runs}", containers, shim=shim
-        )
+        folder = self._folder / f"case{self._runs}"
+        return start(self.node, self._program, folder, containers, shim=shim, arbitrated=arbitrated)
 
     def reachable(self, load: Load) -> float:
         """The share that a loop reaches alone and without the shim."""

@@ -11,6 +11,7 @@
 enum {
     DEAL_NS_MAX = 250000000,  /* time older than this is not dealt any more */
     RECENT_NS = 100000000,    /* work on the device "lately" */
+    UNSEATED_PART = 16,       /* of the share, for a process that finds no slot */
     CLOCK_SLACK_NS = 1000000, /* collecting may run ahead of the own clock by so much */
 };
 
@@ -102,10 +103,13 @@ static bool claim(bool from_the_dead)
 
 static bool has_slot(void)
 {
-    if (account_compute.usage == NULL || account_compute.usage_lost)
+    if (account_compute.usage_lost || account_compute.shape.measure_count != USAGE_MEASURES_MAX)
         return false;
-    return __atomic_load_n(&owners()[slot], __ATOMIC_RELAXED) == self || claim(false) ||
-           claim(true);
+    if (__atomic_load_n(&owners()[slot], __ATOMIC_RELAXED) == self || claim(false))
+        return true;
+    /* Whether somebody has died is worth asking only now and then. */
+    static uint32_t asked;
+    return asked++ % 256 == 0 && claim(true);
 }
 
 /* --- terms --------------------------------------------------------------------------------- */
@@ -128,12 +132,12 @@ static void reread(void)
 
 bool budget_open(void)
 {
-    if (!ledger_ready() || account_compute.shape.measure_count != USAGE_MEASURES_MAX)
+    if (!ledger_ready())
         return false;
     body = account_compute.body;
     self = liveness_self();
     reread();
-    return has_slot();
+    return true;
 }
 
 void budget_forked(void)
@@ -233,8 +237,11 @@ int64_t budget_collect(unsigned device, uint64_t now_ns, uint32_t rate, int64_t 
     uint64_t elapsed = since < now_ns && since != 0 ? now_ns - since : 0;
     int64_t most = (int64_t)((elapsed + CLOCK_SLACK_NS) * rate / LIMITS_WHOLE);
     seen[device].collected_at_ns = now_ns;
-    if (!has_slot()) /* no account to share by: keep to the share by the own clock */
+    if (!has_slot()) {
+        /* No account to share by: a small part of the share, by the own clock. */
+        most /= UNSEATED_PART;
         return most < room_ns ? most : room_ns;
+    }
     uint64_t *dealt = word(USAGE_DEALT_NS, device, slot);
     uint64_t *accepts = word(USAGE_ACCEPTS_NS, device, slot);
     if (!seen[device].started) {

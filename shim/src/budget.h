@@ -33,7 +33,7 @@ struct report {
     bool wanting;         /* launches are being held for lack of budget */
 };
 
-/* Opens the files and a slot in them; true when there are compute limits to keep. */
+/* Opens the budget; false: the process has no account at all, and so no GPU. */
 bool budget_open(void);
 
 /* The terms that hold now; false: this device is none of the container's. */

@@ -333,6 +333,10 @@ def test_ps_lists_what_runs_where(program: Path, env: dict[str, str], node: Simu
                 "used_bytes": GIB,
                 "peak_bytes": 3 * GIB // 2,
                 "refused": 1,
+                "compute_percent": 100.0,
+                "busy_ns": 0,
+                "throttled_ns": 0,
+                "launches": 0,
             }
         ]
         assert command["command"] == [str(program)]
