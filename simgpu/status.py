@@ -32,7 +32,7 @@ def as_tables(snapshot: Snapshot) -> RenderableType:
             _state(device),
         )
     if not snapshot.processes:
-        return Group(devices, "no processes")
+        return Group(devices, "", "no processes")
     processes = _table("pid", "gpu", "memory", "busy", "queued", "launches", "program")
     for process in snapshot.processes:
         for usage in process.usages:
@@ -46,7 +46,7 @@ def as_tables(snapshot: Snapshot) -> RenderableType:
                     str(usage.launches),
                     process.name,
                 )
-    return Group(devices, processes)
+    return Group(devices, "", processes)
 
 
 def models_table() -> RenderableType:

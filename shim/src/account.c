@@ -3,12 +3,12 @@
 #define _GNU_SOURCE
 #include "account.h"
 
-#include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "account_files.h"
+#include "forks.h"
 #include "liveness.h"
 #include "say.h"
 #include "sigbus.h"
@@ -133,7 +133,7 @@ static bool map_files(void)
         return fail("the limits were damaged while they were read");
     const char *log = secure_getenv("ALIQUOT_LOG");
     account.is_logging = log != NULL && strcmp(log, "1") == 0;
-    if (!is_watching_forks && pthread_atfork(NULL, NULL, start_as_child) != 0)
+    if (!is_watching_forks && !forks_watch(start_as_child))
         return fail("out of memory");
     is_watching_forks = true;
     is_mapped = true;

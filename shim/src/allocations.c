@@ -194,6 +194,7 @@ static bool ends_with_owner(const struct slot *slot)
 {
     switch ((enum kind)slot->kind) {
     case KIND_ADDRESS:
+    case KIND_POOLED:
     case KIND_ARRAY:
     case KIND_MIPMAP:
     case KIND_EXTERNAL:
@@ -220,6 +221,7 @@ static unsigned take_ended(uint64_t first, uint64_t owner, struct allocation *ta
         }
         /* The gap may be closed with one that ends as well: the same place again. */
         describe(slot, &taken[count]);
+        taken[count].kind = (enum kind)slot->kind;
         taken[count++].key = slot->key;
         erase(stripe, slot);
     }

@@ -12,7 +12,7 @@
 /* What a key is. Keys of different kinds may be equal. */
 enum kind {
     KIND_ADDRESS = 1, /* a device address that has no note (see blocks.h) */
-    KIND_POOLED,      /* a device address in a pool, its owner; charged with the pool */
+    KIND_POOLED,      /* a device address in a pool; its bytes are the pool's place in the list */
     KIND_ARRAY,
     KIND_MIPMAP,
     KIND_EXTERNAL,
@@ -27,7 +27,8 @@ enum kind {
 };
 
 struct allocation {
-    uint64_t key; /* only allocation_end tells it */
+    uint64_t key; /* only allocation_end tells it, and the kind */
+    enum kind kind;
     uint64_t bytes;
     uint64_t owner; /* the context it ends with, or what the kind says */
     int device;

@@ -91,9 +91,9 @@ static CUresult settle(CUresult result, enum kind kind, uint64_t handle, uint64_
     if (result != CUDA_SUCCESS)
         return result;
     if (kind == KIND_ARRAY)
-        REAL(cuArrayDestroy, (CUarray)(uintptr_t)handle);
+        (void)REAL(cuArrayDestroy, (CUarray)(uintptr_t)handle);
     else
-        REAL(cuMipmappedArrayDestroy, (CUmipmappedArray)(uintptr_t)handle);
+        (void)REAL(cuMipmappedArrayDestroy, (CUmipmappedArray)(uintptr_t)handle);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -8,6 +8,7 @@
 
 #include "allocations.h"
 #include "device.h"
+#include "pool.h"
 #include "probe.h"
 #include "virtual.h"
 
@@ -48,6 +49,10 @@ bool context_finish(struct making *making, uint64_t key)
 
 static void ended(const struct allocation *allocation)
 {
+    if (allocation->kind == KIND_POOLED) {
+        pooled_ended(allocation->bytes);
+        return;
+    }
     charge_return(allocation->device, allocation->bytes);
     /* Only arrays without memory of their own are charged nothing; other memory may be in them. */
     if (allocation->bytes == 0)
@@ -93,7 +98,7 @@ void context_end(uint64_t key)
         }                                                                                          \
         if (context_finish(&making, (uintptr_t)*context))                                          \
             return CUDA_SUCCESS;                                                                   \
-        REAL(cuCtxDestroy_v2, *context);                                                           \
+        (void)REAL(cuCtxDestroy_v2, *context);                                                     \
         return CUDA_ERROR_OUT_OF_MEMORY;                                                           \
     }
 CREATES(cuCtxCreate, (CUcontext * context, unsigned flags, CUdevice ordinal), context, flags,
@@ -187,6 +192,6 @@ EXPORT CUresult cuCtxSetLimit(CUlimit limit, size_t value)
         allocation_grow(KIND_CONTEXT, thread.owner, taken, device, 0);
         return CUDA_SUCCESS;
     }
-    REAL(cuCtxSetLimit, limit, present);
+    (void)REAL(cuCtxSetLimit, limit, present);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }

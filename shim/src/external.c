@@ -25,7 +25,7 @@ EXPORT CUresult cuImportExternalMemory(CUexternalMemory *memory,
         STANDING_NONE)
         return CUDA_SUCCESS;
     charge_return(device, charge);
-    REAL(cuDestroyExternalMemory, *memory);
+    (void)REAL(cuDestroyExternalMemory, *memory);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -73,7 +73,7 @@ void graph_memory_trim(int device)
     if (reserves == NULL)
         return;
     if (reserves->of[device].charged_bytes > 0) {
-        REAL(cuDeviceGraphMemTrim, device_ordinal(device));
+        (void)REAL(cuDeviceGraphMemTrim, device_ordinal(device));
         settle(reserves, device, 0);
     }
     spin_unlock(&reserves->lock);

@@ -24,12 +24,11 @@ struct status {
     uint32_t start_id;
 };
 
-/* Reads /proc/PID/stat; the name in it may contain anything, so fields count from its last ')'. */
-static bool read_status(int32_t pid, struct status *status)
+/* Reads a stat file of /proc; the name in it may contain anything, so fields count from its last
+ * ')'. */
+static bool read_status(const char *path, struct status *status)
 {
-    char path[32];
     char text[1024];
-    snprintf(path, sizeof path, "/proc/%d/stat", pid);
     int fd = open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0)
         return false;
@@ -72,8 +71,12 @@ uint64_t liveness_self(void)
 {
     struct self me = self();
     struct status status = {0};
+    char path[48];
+    /* By way of the first thread: emulators (qemu-user) make up an own /proc/self/stat, and others
+     * would then find that our start time is not what we say. */
+    snprintf(path, sizeof path, "/proc/self/task/%d/stat", me.pid);
     if (me.has_proc)
-        read_status(me.pid, &status);
+        read_status(path, &status);
     return usage_owner((struct usage_name){me.pid, me.namespace_id, status.start_id});
 }
 
@@ -84,7 +87,9 @@ static bool is_dead(struct usage_name name, const struct self *judge)
     if (kill(name.pid, 0) != 0 && errno == ESRCH)
         return true;
     struct status status;
-    if (!judge->has_proc || !read_status(name.pid, &status))
+    char path[32];
+    snprintf(path, sizeof path, "/proc/%d/stat", name.pid);
+    if (!judge->has_proc || !read_status(path, &status))
         return false;
     /* The leader of a process whose other threads live on is a zombie, too. */
     if ((status.state == 'Z' || status.state == 'X') && status.threads <= 1)

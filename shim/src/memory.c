@@ -22,7 +22,7 @@ static uint32_t odd_ones;
 COLD static CUresult undo(CUdeviceptr address, uint64_t charge, int device)
 {
     charge_return(device, charge);
-    REAL(cuMemFree_v2, address);
+    (void)REAL(cuMemFree_v2, address);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -101,7 +101,7 @@ static CUresult book_pitched(CUdeviceptr address, uint64_t bytes, uint64_t ahead
     const uint64_t charge = charge_of(bytes);
     if (charge_correct(device, ahead, charge))
         return book(address, charge, device);
-    REAL(cuMemFree_v2, address);
+    (void)REAL(cuMemFree_v2, address);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -150,11 +150,11 @@ COLD static CUresult free_elsewhere(CUdeviceptr address)
 }
 
 /* The driver did not free after all: back to the block that was left, with what it said then. */
-COLD static CUresult come_back(CUresult result, uint64_t *note, uint64_t left)
+COLD static CUresult come_back(CUresult result, CUdeviceptr address, uint64_t left)
 {
     const uint64_t alone = (left & ~(uint64_t)NOTE_HOLDERS) | 1;
     /* Somebody was first in the block meanwhile, and was charged for it. */
-    if (!block_join(note, alone) && note_is_last(left))
+    if (!block_join(block_note(address), alone) && note_is_last(left))
         charge_return(note_device(left), note_bytes(left));
     return result;
 }
@@ -172,7 +172,7 @@ EXPORT CUresult cuMemFree_v2(CUdeviceptr address)
         return free_elsewhere(address);
     const CUresult result = REAL(cuMemFree_v2, address);
     if (UNLIKELY(result != CUDA_SUCCESS))
-        return come_back(result, note, left);
+        return come_back(result, address, left);
     if (note_is_last(left))
         charge_return(note_device(left), note_bytes(left));
     return CUDA_SUCCESS;

@@ -83,10 +83,10 @@ static void end(uint64_t key)
         return CUDA_ERROR_OUT_OF_MEMORY;                                                           \
     }
 #define LOADS_MODULE(name, parameters, ...)                                                        \
-    LOADS(name, (uintptr_t)*module, REAL(cuModuleUnload, *module), parameters, __VA_ARGS__)
+    LOADS(name, (uintptr_t)*module, (void)REAL(cuModuleUnload, *module), parameters, __VA_ARGS__)
 #define LOADS_LIBRARY(name, parameters, ...)                                                       \
-    LOADS(name, library_key(*library, thread.owner), REAL(cuLibraryUnload, *library), parameters,  \
-          __VA_ARGS__)
+    LOADS(name, library_key(*library, thread.owner), (void)REAL(cuLibraryUnload, *library),        \
+          parameters, __VA_ARGS__)
 
 LOADS_MODULE(cuModuleLoad, (CUmodule * module, const char *path), module, path)
 LOADS_MODULE(cuModuleLoadData, (CUmodule * module, const void *image), module, image)

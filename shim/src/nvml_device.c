@@ -56,7 +56,7 @@ bool nvml_device_open(int device, nvmlDevice_t *handle)
         __atomic_store_n(&is_open, 1, __ATOMIC_RELEASE);
     }
     unsigned count = 0;
-    REAL(nvmlDeviceGetCount_v2, &count);
+    (void)REAL(nvmlDeviceGetCount_v2, &count);
     for (unsigned i = 0; i < count; i++)
         if (REAL(nvmlDeviceGetHandleByIndex_v2, i, handle) == NVML_SUCCESS &&
             nvml_device_of(*handle) == device)

@@ -101,7 +101,8 @@ static bool book(struct request *request, CUdeviceptr address, size_t bytes)
         request->ahead += missing;
     }
     const uint64_t place = (uint64_t)(pool - request->pools->list);
-    if (allocation_join(KIND_POOLED, address, bytes, pool->device, place) != STANDING_NONE)
+    device_current();
+    if (allocation_join(KIND_POOLED, address, place, pool->device, thread.owner) != STANDING_NONE)
         pool->live++;
     return true;
 }
@@ -112,8 +113,8 @@ static CUresult finish(struct request *request, CUresult result, const CUdevicep
     struct pool *pool = request->pool;
     if (pool != NULL && pool->state == POOL_CHARGED) {
         if (result == CUDA_SUCCESS && !book(request, *address, bytes)) {
-            REAL(cuMemFreeAsync, *address, stream);
-            REAL(cuMemPoolTrimTo, pool->handle, 0);
+            (void)REAL(cuMemFreeAsync, *address, stream);
+            (void)REAL(cuMemPoolTrimTo, pool->handle, 0);
             result = CUDA_ERROR_OUT_OF_MEMORY;
         }
         pool_settle(pool, request->ahead);
@@ -175,7 +176,25 @@ void pooled_leave(struct pooled *pooled, CUdeviceptr address)
 {
     struct allocation allocation;
     pooled->is_known = allocation_leave(KIND_POOLED, address, &allocation) != STANDING_NONE;
-    pooled->place = pooled->is_known ? allocation.owner : 0;
+    pooled->place = pooled->is_known ? allocation.bytes : 0;
+    pooled->owner = pooled->is_known ? allocation.owner : 0;
+}
+
+static void end_one(struct pool *pool)
+{
+    pool->live -= pool->live > 0;
+    if (pool->state == POOL_CHARGED)
+        pool_settle(pool, 0);
+    pool_end_if_empty(pool);
+}
+
+void pooled_ended(uint64_t place)
+{
+    struct pools *pools = pools_lock();
+    if (pools == NULL)
+        return;
+    end_one(&pools->list[place]);
+    pools_unlock(pools);
 }
 
 CUresult pooled_finish(const struct pooled *pooled, CUdeviceptr address, CUresult result)
@@ -187,12 +206,9 @@ CUresult pooled_finish(const struct pooled *pooled, CUdeviceptr address, CUresul
     }
     struct pool *pool = &pools->list[pooled->place];
     if (result != CUDA_SUCCESS) {
-        allocation_join(KIND_POOLED, address, 0, pool->device, pooled->place);
+        allocation_join(KIND_POOLED, address, pooled->place, pool->device, pooled->owner);
     } else {
-        pool->live -= pool->live > 0;
-        if (pool->state == POOL_CHARGED)
-            pool_settle(pool, 0);
-        pool_end_if_empty(pool);
+        end_one(pool);
     }
     pools_unlock(pools);
     return result;

@@ -15,7 +15,11 @@ void pools_trim(int device);
 struct pooled {
     bool is_known;
     uint64_t place;
+    uint64_t owner;
 };
+
+/* An allocation of the pool at this place ended with its context. */
+void pooled_ended(uint64_t place);
 
 void pooled_leave(struct pooled *pooled, CUdeviceptr address);
 CUresult pooled_finish(const struct pooled *pooled, CUdeviceptr address, CUresult result);

@@ -43,7 +43,7 @@ EXPORT CUresult cuMemPoolCreate(CUmemoryPool *handle, const CUmemPoolProps *prop
     const enum pool_state state = is_on_device(properties, &device) ? POOL_CHARGED : POOL_ELSEWHERE;
     if (device >= 0 && remember(*handle, state, device))
         return CUDA_SUCCESS;
-    REAL(cuMemPoolDestroy, *handle);
+    (void)REAL(cuMemPoolDestroy, *handle);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 
@@ -55,7 +55,7 @@ EXPORT CUresult cuMemPoolImportFromShareableHandle(CUmemoryPool *handle, void *s
     const CUresult result = REAL(cuMemPoolImportFromShareableHandle, handle, shared, type, flags);
     if (result != CUDA_SUCCESS || remember(*handle, POOL_ELSEWHERE, 0))
         return result;
-    REAL(cuMemPoolDestroy, *handle);
+    (void)REAL(cuMemPoolDestroy, *handle);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

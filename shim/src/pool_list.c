@@ -102,7 +102,7 @@ void pools_trim(int device)
         uint64_t used = 0;
         if (pool->state == POOL_CHARGED && pool->device == device &&
             pool_ask(pool, CU_MEMPOOL_ATTR_USED_MEM_CURRENT, &used) && used < pool->charged_bytes) {
-            REAL(cuMemPoolTrimTo, pool->handle, 0);
+            (void)REAL(cuMemPoolTrimTo, pool->handle, 0);
             pool_settle(pool, 0);
         }
     }

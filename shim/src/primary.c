@@ -61,9 +61,9 @@ static bool is_active(CUdevice ordinal)
         unlock();                                                                                  \
         return result;                                                                             \
     }
-ACTIVATES(cuDevicePrimaryCtxRetain, REAL(cuDevicePrimaryCtxRelease_v2, ordinal),
+ACTIVATES(cuDevicePrimaryCtxRetain, (void)REAL(cuDevicePrimaryCtxRelease_v2, ordinal),
           (CUcontext * context, CUdevice ordinal), context, ordinal)
-ACTIVATES(cuGreenCtxCreate, REAL(cuGreenCtxDestroy, *green),
+ACTIVATES(cuGreenCtxCreate, (void)REAL(cuGreenCtxDestroy, *green),
           (CUgreenCtx * green, CUdevResourceDesc description, CUdevice ordinal, unsigned flags),
           green, description, ordinal, flags)
 

@@ -98,7 +98,7 @@ EXPORT CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t bytes,
         record_leave(record);
     else
         charge_return(device, charge);
-    REAL(cuMemRelease, *handle);
+    (void)REAL(cuMemRelease, *handle);
     return CUDA_ERROR_OUT_OF_MEMORY;
 }
 

@@ -14,7 +14,7 @@ ROOT = Path(__file__).parents[2]
 SHIM = ROOT / "shim"
 PROGRAMS = Path(__file__).parent / "account"
 SOURCES = (
-    *("account", "account_files", "ledger", "limits", "liveness"),
+    *("account", "account_files", "forks", "ledger", "limits", "liveness"),
     *("say", "sigbus", "slots", "usage"),
 )
 DEADLINE_S = 120

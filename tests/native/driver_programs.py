@@ -4,6 +4,7 @@ import re
 import subprocess
 from pathlib import Path
 
+import nativebuild
 from simgpu.node import LIBRARIES
 from tests.simulated import SimulatedNode
 
@@ -44,6 +45,22 @@ def compile_program(
         cwd=ROOT,
     )
     return target
+
+
+def sanitizer_flags(sanitizers: str) -> tuple[str, ...]:
+    return ("-O1", "-g", f"-fsanitize={sanitizers}", "-fno-sanitize-recover=undefined")
+
+
+def sanitized_libraries(sanitizers: str) -> Path:
+    """The folder with a driver that has the sanitizers in it, built by gcc when it is out of date.
+
+    It stays below build/, because building it takes longer than what is done with it.
+    """
+    artifact = next(a for a in nativebuild.artifacts() if a.name == "libcuda")
+    into = ROOT / "build" / sanitizers.replace(",", "-")
+    toolchain = nativebuild.Toolchain(("gcc",), sanitizer_flags(sanitizers))
+    nativebuild.build(artifact, toolchain, into)
+    return (into / artifact.target).parent
 
 
 def run_case(program: Path, case: str, env: dict[str, str]) -> subprocess.CompletedProcess[str]:

@@ -47,7 +47,7 @@ uint64_t sim_now(void);
  * node has no slot for one more process. In null mode it only counts. */
 int sim_reserve(unsigned device, uint64_t bytes);
 void sim_release(unsigned device, uint64_t bytes);
-uint64_t sim_free_bytes(unsigned device);
+uint64_t sim_free_bytes(unsigned device); /* what dead processes had is free */
 
 /* --- time ---------------------------------------------------------------------------------- */
 
@@ -87,7 +87,7 @@ void sim_count_launch(unsigned device);
 
 /*
  * Asks whether a fault that was injected for this kind of call hits now (and consumes one use).
- * Answers the CUDA error number to return, or 0.
+ * Answers the CUDA or NVML error number to return, or 0, after as long as the fault says.
  */
 int sim_fault(unsigned device, enum sim_call call);
 
@@ -96,5 +96,5 @@ int sim_fault(unsigned device, enum sim_call call);
 /* Moves the timeline of all devices to now and clears processes that have died. */
 void sim_settle(struct sim_state *state);
 
-/* Fraction of the last complete sampling windows in which the GPU was busy, in percent. */
+/* How much of the last complete sampling window the GPU was busy, in percent. */
 unsigned sim_utilization(const struct sim_state *state, unsigned device);

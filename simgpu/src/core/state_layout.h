@@ -134,9 +134,8 @@ struct sim_state {
     uint32_t layout;
     uint32_t device_count;
     uint64_t file_bytes;
-    uint64_t
-        made_wall_ns; /* sim_now() when the node was made: a file from before a reboot is stale */
-    char boot_id[40]; /* /proc/sys/kernel/random/boot_id of that moment */
+    uint64_t made_wall_ns; /* sim_now() when the node was made ... */
+    char boot_id[40];      /* ... and in which boot: its clock and its locks end with that */
     char driver_version[32];
     uint32_t cuda_version;  /* 13000 */
     uint32_t null_mode;     /* 1: launches and allocations only count */

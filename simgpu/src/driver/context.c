@@ -44,7 +44,9 @@ CUresult context_check_current(void)
         driver_log("device %d has fallen off the bus", current->device->ordinal);
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
     }
-    return current->sticky;
+    /* An uncorrectable error of the device ends what was going on there. */
+    const int fault = sim_fault(current->device->index, SIM_CALL_ANY);
+    return fault != 0 ? context_fail(current, (CUresult)fault) : current->sticky;
 }
 
 CUresult context_get(CUcontext handle, struct context **context)

@@ -58,7 +58,7 @@ ENTRY cuDeviceGetUuid_v2(CUuuid *uuid, CUdevice ordinal)
         if (*text == '-')
             continue;
         unsigned char *byte = (unsigned char *)&uuid->bytes[digits++ / 2];
-        *byte = (unsigned char)(*byte << 4 | hex_digit(*text));
+        *byte = (unsigned char)((unsigned)*byte << 4 | hex_digit(*text));
     }
     return CUDA_SUCCESS;
 }

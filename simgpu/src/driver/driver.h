@@ -45,7 +45,8 @@ struct device {
     unsigned index;   /* in the node: what core.h takes */
     CUdevice ordinal; /* in the program */
     const struct sim_profile *profile;
-    const uint32_t *lost; /* not zero: fell off the bus */
+    const uint32_t *lost;  /* not zero: fell off the bus */
+    const uint32_t *armed; /* not zero: lost, or a fault waits for its call */
     struct context *primary;
     unsigned primary_flags;
     struct pool *default_pool;
@@ -128,7 +129,7 @@ CUresult context_check_current(void);
 static inline bool context_is_fine(const struct context *context)
 {
     return LIKELY(context != NULL && context->stamp == thread.stamp &&
-                  (context->sticky | *(volatile const uint32_t *)context->device->lost) == 0);
+                  (context->sticky | *(volatile const uint32_t *)context->device->armed) == 0);
 }
 
 /* Declares `name`, the current context, or returns from the entry with the reason. */

@@ -3,6 +3,8 @@
  */
 #include "event_set.h"
 
+#include "shared_event.h"
+
 static struct table events = TABLE(struct event, 1 << 20);
 
 /* --- objects ------------------------------------------------------------------------------- */
@@ -29,6 +31,8 @@ static void end_event(struct event *event)
 {
     position_clear(&event->position);
     captured_clear(&event->captured);
+    if (event->shared != NULL)
+        shared_event_end(event->shared);
     table_give(&events, event);
 }
 
@@ -47,6 +51,7 @@ void events_close(struct context *context)
 void events_forget(void)
 {
     table_forget(&events);
+    shared_events_forget();
 }
 
 void event_place(struct event *event, const struct position *position)
@@ -56,10 +61,14 @@ void event_place(struct event *event, const struct position *position)
     event->reached_ns = 0;
     event->is_recorded = true;
     captured_clear(&event->captured);
+    if (event->shared != NULL)
+        shared_event_record(event->shared, event->context, position);
 }
 
 CUresult event_await(struct stream *stream, struct event *event)
 {
+    if (event->shared != NULL)
+        return shared_event_await(stream, event->shared);
     return event->is_recorded ? stream_await(stream, &event->position) : CUDA_SUCCESS;
 }
 
@@ -176,7 +185,9 @@ ENTRY cuEventQuery(CUevent handle)
     struct event *event = NULL;
     TRY(event_lock(handle, &event));
     CUresult result = refuse(event);
-    if (result == CUDA_SUCCESS && event->is_recorded) {
+    if (result == CUDA_SUCCESS && event->shared != NULL) {
+        result = shared_event_reached(event->shared) ? CUDA_SUCCESS : CUDA_ERROR_NOT_READY;
+    } else if (result == CUDA_SUCCESS && event->is_recorded) {
         if (position_reached(&event->position))
             note_reached(event);
         else
@@ -192,12 +203,15 @@ ENTRY cuEventSynchronize(CUevent handle)
     struct position end = {0};
     TRY(event_lock(handle, &event));
     struct context *context = event->context;
+    struct shared_event *shared = event->shared;
     CUresult result = refuse(event);
-    if (result == CUDA_SUCCESS)
+    if (result == CUDA_SUCCESS && shared != NULL)
+        shared_event_hold(shared);
+    else if (result == CUDA_SUCCESS)
         position_set(&end, &event->position);
     order_unlock();
     TRY(result);
-    TRY(position_wait(&end));
+    TRY(shared == NULL ? position_wait(&end) : shared_event_wait(context, shared));
     pools_settle(context->device);
     return context_check(context);
 }

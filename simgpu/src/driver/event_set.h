@@ -7,6 +7,7 @@
 
 struct event {
     struct context *context;
+    struct shared_event *shared; /* between processes (shared_event.h); else NULL */
     unsigned flags;
     bool is_recorded; /* outside of a capture, and not captured since */
     struct position position;

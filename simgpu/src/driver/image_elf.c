@@ -35,9 +35,10 @@ struct file {
     struct image *image;
 };
 
+/* Byte by byte: the data may be a text that is shorter than the magic. */
 bool image_is_elf(const void *data)
 {
-    return memcmp(data, ELFMAG, SELFMAG) == 0;
+    return strncmp(data, ELFMAG, SELFMAG) == 0;
 }
 
 size_t image_elf_bytes(const void *data)

@@ -45,11 +45,13 @@ struct entry {
     uint64_t unpacked_bytes;
 };
 
+/* Byte by byte: the data may be a text that is shorter than the magic. */
 bool image_is_fatbin(const void *data)
 {
-    uint32_t magic;
-    memcpy(&magic, data, sizeof magic);
-    return magic == MAGIC_WRAPPER || magic == MAGIC_CONTENT;
+    const uint32_t wrapper = MAGIC_WRAPPER;
+    const uint32_t content = MAGIC_CONTENT;
+    return strncmp(data, (const char *)&wrapper, sizeof wrapper) == 0 ||
+           strncmp(data, (const char *)&content, sizeof content) == 0;
 }
 
 /* A length that goes on over bytes of 255; false at the end of the input. */

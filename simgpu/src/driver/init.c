@@ -102,6 +102,7 @@ static CUresult choose_devices(void)
             .ordinal = (CUdevice)ordinal,
             .profile = &shared->profile,
             .lost = &shared->lost,
+            .armed = &shared->armed,
         };
     }
     driver.device_count = count;

@@ -2,26 +2,18 @@
  * Memory between processes.
  *
  * What is exported moves from private memory into a file beside the node's own, under the same
- * addresses; importers map that file. The exporter holds a lock on the file for as long as the
- * memory lives, so that whoever exports next can tell and remove what a killed process left behind.
+ * addresses; importers map that file.
  */
 #define _GNU_SOURCE
 #include "ipc.h"
 
-#include <dirent.h>
-#include <fcntl.h>
-#include <limits.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/file.h>
 #include <sys/mman.h>
-#include <sys/random.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "copy.h"
+#include "ipc_file.h"
 #include "memory.h"
 #include "stream.h"
 
@@ -44,69 +36,7 @@ struct imported {
 
 static struct exported *exports;
 
-static bool file_path(uint64_t number, char path[PATH_MAX])
-{
-    const char *state = getenv("ALIQUOT_SIM_STATE");
-    const int length = snprintf(path, PATH_MAX, "%s.memory-%016llx", state != NULL ? state : "",
-                                (unsigned long long)number);
-    return length > 0 && length < PATH_MAX;
-}
-
 /* --- exporting; lock held ------------------------------------------------------------------ */
-
-/* Removes a file whose exporter is dead: nobody holds its lock. */
-static void remove_if_dead(const char *path)
-{
-    const int file = open(path, O_RDWR | O_CLOEXEC);
-    if (file < 0)
-        return;
-    if (flock(file, LOCK_EX | LOCK_NB) == 0)
-        unlink(path);
-    close(file);
-}
-
-static void remove_dead_files(void)
-{
-    char prefix[PATH_MAX];
-    char folder[PATH_MAX];
-    if (!file_path(0, prefix))
-        return;
-    prefix[strlen(prefix) - 16] = '\0';
-    char *name = strrchr(prefix, '/');
-    name = name != NULL ? name + 1 : prefix;
-    snprintf(folder, sizeof folder, "%.*s", (int)(name - prefix), prefix);
-    DIR *files = opendir(name != prefix ? folder : ".");
-    if (files == NULL)
-        return;
-    for (struct dirent *entry = readdir(files); entry != NULL; entry = readdir(files)) {
-        char path[PATH_MAX];
-        const int length = snprintf(path, sizeof path, "%s%s", folder, entry->d_name);
-        if (strncmp(entry->d_name, name, strlen(name)) == 0 && length < PATH_MAX)
-            remove_if_dead(path);
-    }
-    closedir(files);
-}
-
-/* A file of this length beside the node's, locked; -1 when the file system has no room. */
-static int make_file(uint64_t number, uint64_t bytes)
-{
-    char path[PATH_MAX];
-    struct statvfs room;
-    if (!file_path(number, path))
-        return -1;
-    const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file < 0)
-        return -1;
-    /* Pages come with use; without room for them a later write would kill the program. */
-    const bool fits = fstatvfs(file, &room) == 0 && room.f_bavail * room.f_frsize >= bytes;
-    if (!fits || flock(file, LOCK_EX | LOCK_NB) != 0 || ftruncate(file, (off_t)bytes) != 0) {
-        driver_log("no room for %llu bytes beside the node's file", (unsigned long long)bytes);
-        unlink(path);
-        close(file);
-        return -1;
-    }
-    return file;
-}
 
 static bool is_zero(const char *bytes, size_t count)
 {
@@ -143,20 +73,13 @@ static bool move_into(int file, struct piece *region)
 static struct exported *export_region(struct piece *region)
 {
     struct exported *export = calloc(1, sizeof *export);
-    if (export == NULL ||
-        getrandom(&export->number, sizeof export->number, 0) != (ssize_t)sizeof export->number) {
-        free(export);
+    if (export == NULL)
         return NULL;
-    }
-    remove_dead_files();
     export->start = region->start;
-    export->file = make_file(export->number, region->bytes);
+    export->file = ipc_file_make(IPC_MEMORY, region->bytes, &export->number);
     if (export->file < 0 || !move_into(export->file, region)) {
-        char path[PATH_MAX];
-        if (export->file >= 0 && file_path(export->number, path))
-            unlink(path);
         if (export->file >= 0)
-            close(export->file);
+            ipc_file_end(IPC_MEMORY, export->number, export->file);
         free(export);
         return NULL;
     }
@@ -181,10 +104,7 @@ void exported_end(struct piece *region)
         struct exported *export = *link;
         if (export->start != region->start)
             continue;
-        char path[PATH_MAX];
-        if (file_path(export->number, path))
-            unlink(path);
-        close(export->file);
+        ipc_file_end(IPC_MEMORY, export->number, export->file);
         *link = export->next;
         free(export);
         break;
@@ -225,11 +145,8 @@ CUresult ipc_export(CUdeviceptr address, unsigned use, struct ipc_token *token)
 /* What is still exported when the program ends. */
 __attribute__((destructor)) static void remove_files(void)
 {
-    char path[PATH_MAX];
-    for (struct exported *export = exports; export != NULL; export = export->next) {
-        if (file_path(export->number, path))
-            unlink(path);
-    }
+    for (struct exported *export = exports; export != NULL; export = export->next)
+        ipc_file_end(IPC_MEMORY, export->number, export->file);
 }
 
 void ipc_forget(void)
@@ -261,36 +178,19 @@ static struct piece *find_import(const struct context *context, uint64_t file)
     return NULL;
 }
 
-static CUresult open_file(const struct ipc_token *token, int *file)
-{
-    char path[PATH_MAX];
-    struct stat status;
-    if (!file_path(token->file, path))
-        return CUDA_ERROR_INVALID_VALUE;
-    *file = open(path, O_RDWR | O_CLOEXEC);
-    if (*file < 0)
-        return CUDA_ERROR_INVALID_VALUE;
-    if (fstat(*file, &status) != 0 || (uint64_t)status.st_size != token->bytes) {
-        close(*file);
-        return CUDA_ERROR_INVALID_VALUE;
-    }
-    return CUDA_SUCCESS;
-}
-
 static CUresult map(struct context *context, const struct ipc_token *token, enum ipc_manner manner,
                     struct piece **piece)
 {
-    int file = -1;
+    const int file = ipc_file_open(IPC_MEMORY, token->file, token->bytes);
+    REQUIRE(file >= 0);
     struct imported *imported = calloc(1, sizeof *imported);
-    if (imported == NULL)
+    if (imported == NULL) {
+        close(file);
         return CUDA_ERROR_OUT_OF_MEMORY;
-    *imported = (struct imported){.file = token->file, .manner = manner};
-    CUresult result = open_file(token, &file);
-    if (result != CUDA_SUCCESS) {
-        free(imported);
-        return result;
     }
-    result = memory_take_addresses(context, token->bytes, PIECE_IMPORTED, imported, piece);
+    *imported = (struct imported){.file = token->file, .manner = manner};
+    const CUresult result =
+        memory_take_addresses(context, token->bytes, PIECE_IMPORTED, imported, piece);
     void *memory = MAP_FAILED;
     if (result == CUDA_SUCCESS)
         memory = mmap((void *)(uintptr_t)(*piece)->start, token->bytes, PROT_READ | PROT_WRITE,

@@ -17,12 +17,19 @@ struct launch {
     size_t attribute_count;
 };
 
-/* In null mode a launch is counted and nothing else, to compare what lies before the driver. */
-static CUresult count_only(const struct context *context, const struct launch *launch)
+/* In null mode a launch is counted and nothing else, to see what comes before the driver. */
+static inline bool counts_only(void)
 {
-    REQUIRE(launch->shape.grid[0] != 0 && launch->shape.block[0] != 0);
-    if (launch->function == NULL)
+    return UNLIKELY(driver.null_mode) && __atomic_load_n(&capture_ongoing, __ATOMIC_RELAXED) == 0;
+}
+
+/* Arguments first: then nothing has to be kept across a call. */
+static CUresult count(CUfunction function, unsigned grid_x, unsigned block_x)
+{
+    if (UNLIKELY(function == NULL))
         return CUDA_ERROR_INVALID_HANDLE;
+    REQUIRE(grid_x != 0 && block_x != 0);
+    ENTER(context);
     sim_count_launch(context->device->index);
     return CUDA_SUCCESS;
 }
@@ -85,16 +92,15 @@ static CUresult run(const struct launch *launch)
     struct function *function = NULL;
     struct stream *stream = NULL;
     ENTER(context);
-    const bool may_capture = __atomic_load_n(&capture_ongoing, __ATOMIC_RELAXED) != 0;
-    if (UNLIKELY(driver.null_mode && !may_capture))
-        return count_only(context, launch);
+    if (counts_only())
+        return count(launch->function, launch->shape.grid[0], launch->shape.block[0]);
     TRY(function_get(context, launch->function, &function));
     TRY(launch_check(function, &launch->shape));
     TRY(arguments_check(function, launch->pointers, launch->extra));
     if (launch->attribute_count > 0)
         TRY(launch_check_attributes(function, &launch->shape, launch->attributes,
                                     launch->attribute_count));
-    if (!may_capture)
+    if (__atomic_load_n(&capture_ongoing, __ATOMIC_RELAXED) == 0)
         TRY(launch_fault(function->context));
     TRY(stream_lock(launch->stream, launch->null_means, &stream));
     const CUresult result = submit(stream, function, launch);
@@ -106,19 +112,34 @@ static CUresult run(const struct launch *launch)
 
 #define SHAPE {{grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, shared_bytes}
 
-ENTRY cuLaunchKernel(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                     unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
-                     CUstream stream, void **pointers, void **extra)
+#define LAUNCH_PARAMETERS                                                                          \
+    CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,      \
+        unsigned block_y, unsigned block_z, unsigned shared_bytes, CUstream stream,                \
+        void **pointers, void **extra
+#define LAUNCH_ARGUMENTS                                                                           \
+    function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared_bytes, stream, pointers,   \
+        extra
+
+/* Functions of their own: in null mode, putting a launch together would be half of its cost. */
+__attribute__((noinline)) static CUresult launch_legacy(LAUNCH_PARAMETERS)
 {
     return run(&(struct launch){function, SHAPE, stream, DEFAULT_LEGACY, pointers, extra, NULL, 0});
 }
 
-ENTRY cuLaunchKernel_ptsz(CUfunction function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
-                          unsigned block_x, unsigned block_y, unsigned block_z,
-                          unsigned shared_bytes, CUstream stream, void **pointers, void **extra)
+__attribute__((noinline)) static CUresult launch_per_thread(LAUNCH_PARAMETERS)
 {
     return run(
         &(struct launch){function, SHAPE, stream, DEFAULT_PER_THREAD, pointers, extra, NULL, 0});
+}
+
+ENTRY cuLaunchKernel(LAUNCH_PARAMETERS)
+{
+    return counts_only() ? count(function, grid_x, block_x) : launch_legacy(LAUNCH_ARGUMENTS);
+}
+
+ENTRY cuLaunchKernel_ptsz(LAUNCH_PARAMETERS)
+{
+    return counts_only() ? count(function, grid_x, block_x) : launch_per_thread(LAUNCH_ARGUMENTS);
 }
 
 static const CUlaunchAttribute cooperative[] = {

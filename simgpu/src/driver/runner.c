@@ -19,8 +19,8 @@
 static bool started[RUNNER_KINDS];
 
 /* What a function of the program finds as its context: it may not call the driver. */
-static const uint32_t never_lost = 0;
-static struct device nowhere = {.lost = &never_lost};
+static const uint32_t no_trouble = 0;
+static struct device nowhere = {.lost = &no_trouble, .armed = &no_trouble};
 static struct context forbidden = {.sticky = CUDA_ERROR_NOT_PERMITTED, .device = &nowhere};
 
 /* When the work may be possible: 0 for now, else nanoseconds to wait; UINT64_MAX: after others. */

@@ -1,6 +1,7 @@
 /* Memory and events between processes, by handles of 64 bytes. */
 #define _GNU_SOURCE
 #include "check.h"
+#include "cuda_exec_abi.h"
 
 #include <dirent.h>
 #include <signal.h>
@@ -30,8 +31,8 @@ static void open_two(int socket)
     CUdeviceptr addresses[2];
     static char bytes[3 * MIB];
     fresh_context();
+    receive_all(socket, handles, sizeof handles); /* from here on the other process waits */
     const size_t before = free_bytes();
-    receive_all(socket, handles, sizeof handles);
     for (int i = 0; i < 2; i++) {
         CUdeviceptr again = 0;
         OK(cuIpcOpenMemHandle_v2(&addresses[i], handles[i], CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS));
@@ -135,6 +136,103 @@ CASE(what_a_killed_exporter_left_is_removed)
     CHECK_EQUAL(files_beside_the_node(), 1); /* ours */
     OK(cuMemFree_v2(address));
     CHECK_EQUAL(files_beside_the_node(), 0);
+}
+
+static void answer_with_an_event(int socket)
+{
+    CUipcEventHandle handle;
+    CUevent event = NULL;
+    CUstream stream = NULL;
+    fresh_context();
+    receive_all(socket, &handle, sizeof handle);
+    OK(cuIpcOpenEventHandle(&event, handle));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuStreamWaitEvent(stream, event, 0));
+    OK(cuStreamSynchronize(stream)); /* the other process's work is over */
+    OK(cuEventQuery(event));
+    OK(cuEventSynchronize(event));
+    OK(cuEventRecord(event, stream)); /* and now it is ours */
+    OK(cuStreamSynchronize(stream));
+    send_all(socket, "", 1);
+    receive_all(socket, &handle, 1);
+    memset(&handle, 'x', sizeof handle);
+    FAILS(CUDA_ERROR_INVALID_HANDLE, cuIpcOpenEventHandle(&event, handle));
+}
+
+static void hold_the_stream_up(void *released)
+{
+    while (__atomic_load_n((int *)released, __ATOMIC_ACQUIRE) == 0)
+        usleep(1000);
+}
+
+CASE(an_event_orders_two_processes)
+{
+    struct partner other = start_partner(answer_with_an_event);
+    fresh_context();
+    CUevent plain = NULL;
+    CUevent event = NULL;
+    CUstream stream = NULL;
+    CUipcEventHandle handle;
+    OK(cuEventCreate(&plain, CU_EVENT_DISABLE_TIMING));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuIpcGetEventHandle(&handle, plain));
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    static int released;
+    OK(cuLaunchHostFunc(stream, hold_the_stream_up, &released));
+    OK(cuEventRecord(event, stream));
+    OK(cuIpcGetEventHandle(&handle, event));
+    FAILS(CUDA_ERROR_NOT_READY, cuEventQuery(event));
+    send_all(other.socket, &handle, sizeof handle);
+    FAILS(CUDA_ERROR_NOT_READY, cuEventQuery(event));
+    __atomic_store_n(&released, 1, __ATOMIC_RELEASE);
+    OK(cuEventSynchronize(event));
+    OK(cuEventQuery(event));
+    char byte = 0;
+    receive_all(other.socket, &byte, 1);
+    OK(cuEventSynchronize(event)); /* what the other process recorded last */
+    CHECK_EQUAL(files_beside_the_node(), 1);
+    OK(cuEventDestroy_v2(event));
+    CHECK_EQUAL(files_beside_the_node(), 0);
+    send_all(other.socket, "", 1);
+    await_partner(other);
+}
+
+static void record_and_wait(int socket)
+{
+    CUevent event = NULL;
+    CUstream stream = NULL;
+    CUipcEventHandle handle;
+    static int never;
+    fresh_context();
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+    OK(cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    OK(cuLaunchHostFunc(stream, hold_the_stream_up, &never));
+    OK(cuEventRecord(event, stream));
+    OK(cuIpcGetEventHandle(&handle, event));
+    send_all(socket, &handle, sizeof handle);
+    receive_all(socket, &handle, 1); /* never comes */
+}
+
+CASE(nobody_waits_for_a_dead_process)
+{
+    struct partner recorder = start_partner(record_and_wait);
+    CUipcEventHandle handle;
+    CUevent event = NULL;
+    receive_all(recorder.socket, &handle, sizeof handle);
+    fresh_context();
+    OK(cuIpcOpenEventHandle(&event, handle));
+    FAILS(CUDA_ERROR_NOT_READY, cuEventQuery(event));
+    OK(cuStreamWaitEvent(NULL, event, 0));
+    CHECK(kill(recorder.process, SIGKILL) == 0);
+    CHECK(waitpid(recorder.process, NULL, 0) == recorder.process);
+    OK(cuEventSynchronize(event));
+    OK(cuCtxSynchronize());
+    OK(cuEventDestroy_v2(event));
+    /* The next one who shares an event removes what the dead one left. */
+    OK(cuEventCreate(&event, CU_EVENT_DISABLE_TIMING | CU_EVENT_INTERPROCESS));
+    OK(cuIpcGetEventHandle(&handle, event));
+    CHECK_EQUAL(files_beside_the_node(), 1);
+    OK(cuEventDestroy_v2(event));
 }
 
 CASE(external_memory_is_a_file)

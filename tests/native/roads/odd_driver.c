@@ -115,7 +115,7 @@ CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, c
     if (*function == NULL)
         *function = dlsym(RTLD_DEFAULT, symbol);
     if (status != NULL)
-        *status = *function != NULL ? CU_GET_PROC_ADDRESS_SUCCESS
-                                    : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
+        *status =
+            *function != NULL ? CU_GET_PROC_ADDRESS_SUCCESS : CU_GET_PROC_ADDRESS_SYMBOL_NOT_FOUND;
     return CUDA_SUCCESS;
 }

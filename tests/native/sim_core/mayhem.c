@@ -10,7 +10,7 @@
 #include "invariants.h"
 #include "storm.h"
 
-enum { CHILDREN = 6 };
+enum { CHILDREN = 3 };
 
 static pid_t start_storm(struct sim_state *node, uint64_t seed)
 {
@@ -34,7 +34,7 @@ int main(int count, char **arguments)
     for (int child = 0; child < CHILDREN; child++)
         children[child] = start_storm(node, storm_random(&storm, UINT64_MAX));
     for (long kill_number = 0; kill_number < kills; kill_number++) {
-        for (uint64_t steps = storm_random(&storm, 40); steps > 0; steps--)
+        for (uint64_t steps = storm_random(&storm, 10); steps > 0; steps--)
             storm_step(&storm, node);
         pid_t *victim = &children[storm_random(&storm, CHILDREN)];
         kill(*victim, SIGKILL);

@@ -1,0 +1,55 @@
+"""Builds the programs that try streams, events, modules and graphs, on a clock of their own.
+
+They contain the driver's sources instead of linking to the library, because its clock cannot be
+replaced from outside; so all of them are one program, built with the sanitizers in it.
+"""
+
+import re
+import subprocess
+from pathlib import Path
+
+import nativebuild
+from tests.native.driver_programs import ROOT, sanitizer_flags
+
+SOURCES = Path(__file__).parent / "driver_exec"
+SANITIZERS = "address,undefined"
+
+_DRIVER = "simgpu/src/driver"
+_CORE = "simgpu/src/core"
+_TESTS = "tests/native/driver_exec"
+_FRAME = "tests/native/driver"
+
+
+def exec_cases() -> list[tuple[str, str]]:
+    """Every case with the source that declares it."""
+    return [
+        (source.stem, case)
+        for source in sorted(SOURCES.glob("*.c"))
+        for case in re.findall(r"^CASE\((\w+)\)", source.read_text(), re.MULTILINE)
+    ]
+
+
+def exec_program() -> Path:
+    """The program, built when it is out of date; it stays below build/, as that takes a while."""
+    core = [path.name for path in (ROOT / _CORE).glob("*.c") if path.name != "clock.c"]
+    library = nativebuild.Library(
+        name="driver-exec",
+        target="driver-exec/libdriver_exec.so",
+        sources=(
+            f"{_DRIVER}/*.c",
+            *(f"{_CORE}/{name}" for name in sorted(core)),
+            f"{_TESTS}/*.c",
+            f"{_FRAME}/check.c",
+        ),
+        includes=(_CORE, _DRIVER, "shim/abi", _TESTS, _FRAME),
+        flags=("-fvisibility=default", "-pthread"),
+    )
+    flags = sanitizer_flags(SANITIZERS)
+    into = ROOT / "build" / SANITIZERS.replace(",", "-")
+    nativebuild.build(library, nativebuild.Toolchain(("gcc",), flags), into)
+    built = into / library.target
+    program = built.with_name("driver_exec")
+    subprocess.run(
+        ["gcc", *flags, "-Wl,-rpath,$ORIGIN", built, "-o", program], check=True, cwd=ROOT
+    )
+    return program
