@@ -24,6 +24,7 @@ enum {
     COST_UNKNOWN_NS = 50000,       /* charged for what was never measured */
     COST_MEASURE_NS = 1000000,     /* at least one launch in so much GPU time is measured */
     COST_INTERVAL_MAX = 64,        /* ... and one launch in so many */
+    COST_CHEAP_NS = 200000,        /* below this, two measurements under way are enough */
     COST_STEADY_SAMPLES = 8,       /* before measuring becomes rare */
     COST_SPAN_NS_MAX = 2000000000, /* longer spans are believed no more than this */
 };
@@ -35,7 +36,7 @@ enum {
 enum span_quality {
     SPAN_ALONE,     /* nobody else used the GPU: the span is the cost */
     SPAN_CONTENDED, /* may contain time slices of others, but began inside one of ours */
-    SPAN_WAITED,    /* may contain waiting for a time slice as well */
+    SPAN_WAITED,    /* an upper bound: contains waiting for a time slice, or for ourselves */
 };
 
 struct __attribute__((aligned(128))) cost {
@@ -50,6 +51,7 @@ struct __attribute__((aligned(128))) cost {
     uint32_t samples;   /* measured so far */
     uint32_t waited;    /* spans in a row that contain waiting for a time slice ... */
     uint32_t lowest[2]; /* ... and the lowest among the last of these, and of those before */
+    uint32_t under_way; /* measurements that are not in yet */
     uint32_t deferred;  /* measurements put off in a row, for a launch that does not wait */
     int64_t peak_ns;    /* largest span lately: what can become expensive is watched closely */
     int64_t older_peak_ns;
@@ -83,6 +85,20 @@ static inline bool cost_known(const struct cost *cost)
 {
     return __atomic_load_n(&cost->samples, __ATOMIC_RELAXED) != 0;
 }
+
+/* One measurement fewer is under way. */
+static inline void cost_arrived(struct cost *cost)
+{
+    /* An entry that was learnt anew meanwhile has forgotten it. */
+    if (__atomic_load_n(&cost->under_way, __ATOMIC_RELAXED) != 0)
+        __atomic_fetch_sub(&cost->under_way, 1, __ATOMIC_RELAXED);
+}
+
+/*
+ * Whether a cheap launch that is due need not be measured, because others just like it are under
+ * way; the next ones then take the short way for a while.
+ */
+bool cost_postpone(struct cost *cost);
 
 /* Closes the window at a launch that is being measured and has been charged the estimate. */
 struct cost_window cost_close(struct cost *cost);

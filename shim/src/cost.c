@@ -54,12 +54,9 @@ static void note_peak(struct cost *cost, int64_t span_ns, uint64_t now_ns)
 /* Measuring is frequent while a kernel is new or its cost varies, and rare when it is steady. */
 static int32_t next_interval(const struct cost *cost, bool steady)
 {
-    if (!steady || cost->samples < COST_STEADY_SAMPLES)
+    if (!steady || cost->samples + cost->waited < COST_STEADY_SAMPLES)
         return 0;
-    int64_t longest = COST_MEASURE_NS / (peak(cost) + 1);
-    int64_t interval = (int64_t)cost->interval * 2 + 1;
-    if (interval > longest)
-        interval = longest;
+    int64_t interval = COST_MEASURE_NS / (peak(cost) + 1);
     return (int32_t)(interval < COST_INTERVAL_MAX ? interval : COST_INTERVAL_MAX);
 }
 
@@ -69,6 +66,15 @@ static void set_interval(struct cost *cost, int32_t interval)
     int32_t change = interval - cost->interval;
     cost->interval = interval;
     __atomic_fetch_add(&cost->countdown, change, __ATOMIC_RELAXED);
+}
+
+bool cost_postpone(struct cost *cost)
+{
+    if (!cost_known(cost) || cost->estimate_ns > COST_CHEAP_NS ||
+        __atomic_load_n(&cost->under_way, __ATOMIC_RELAXED) < 2)
+        return false;
+    set_interval(cost, cost->interval + COST_INTERVAL_MAX / 4);
+    return true;
 }
 
 static void set_estimate(struct cost *cost, int64_t estimate_ns)
@@ -161,6 +167,8 @@ int64_t cost_learn(struct cost *cost, const struct cost_window *window, int64_t 
         if (lowest < cost->estimate_ns || cost->waited > 2 * COST_SPANS) {
             correction_ns = learn_contended(cost, window, lowest);
             believed_ns = lowest;
+        } else {
+            set_interval(cost, next_interval(cost, true));
         }
     } else {
         cost->waited = 0;

@@ -7,6 +7,8 @@
 
 #include "monotonic.h"
 
+enum { LATE_NS = 5000 };
+
 struct probe_pool {
     const struct meter *meter; /* of its device */
     CUcontext context;         /* NULL: the pool is free */
@@ -118,12 +120,25 @@ struct probe *probe_begin(struct meter *meter, CUstream stream, bool per_thread)
     return probe;
 }
 
+/*
+ * On a stream with nothing else to do, a kernel may end before the second mark is set, and what
+ * kept us from setting it would be measured instead. Such a span is an upper bound: good enough
+ * when it is short, or when nothing better is known.
+ */
+static bool is_late(const struct probe *probe)
+{
+    if (!probe->waited || probe->was_unknown || real.cuEventQuery(probe->end) != CUDA_SUCCESS)
+        return false;
+    return (int64_t)(monotonic_ns() - probe->launched_ns) - probe->idle_ns > LATE_NS;
+}
+
 bool probe_end(struct probe *probe)
 {
     if (mark(probe, probe->end) != CUDA_SUCCESS) {
         probe_drop(probe);
         return false;
     }
+    probe->late = is_late(probe);
     __atomic_fetch_or(&probe->pool->under_way, bit_of(probe), __ATOMIC_RELEASE);
     return true;
 }
@@ -176,7 +191,10 @@ static void forget(struct probe_pool *pool)
 {
     for (unsigned i = 0; i < PROBES; i++) {
         struct probe *probe = &pool->probes[i];
-        if ((pool->under_way & UINT64_C(1) << i) != 0 && probe->was_unknown)
+        if ((pool->under_way & UINT64_C(1) << i) == 0)
+            continue;
+        cost_arrived(probe->cost);
+        if (probe->was_unknown)
             __atomic_fetch_sub(&probe->meter->unknown, 1, __ATOMIC_RELAXED);
     }
     memset(pool->probes, 0, sizeof pool->probes);

@@ -33,6 +33,7 @@ struct probe {
     uint64_t launched_ns; /* CLOCK_MONOTONIC */
     int64_t idle_ns;      /* between its two first marks, on a stream that had nothing to do */
     bool waited;          /* the stream had nothing to do */
+    bool late;            /* it may have ended before its end was marked */
     bool was_unknown;
     bool per_thread; /* a null stream means the thread's own */
     CUstream stream;

@@ -190,7 +190,7 @@ struct probe *throttle_admit(const struct launch *launch)
     if (has_turn)
         pass_turn(meter);
     shorten(meter, launch);
-    if (!due && known && countdown >= 0)
+    if ((!due && known && countdown >= 0) || cost_postpone(cost))
         return NULL;
     struct probe *probe = probe_begin(meter, launch->stream, launch->per_thread);
     if (probe == NULL)
@@ -206,6 +206,7 @@ struct probe *throttle_admit(const struct launch *launch)
     probe->end_ns = tail == NULL ? 0 : __atomic_load_n(&tail->end_ns, __ATOMIC_RELAXED);
     probe->charged_ns = meter_charged(meter);
     probe->was_unknown = !known;
+    __atomic_fetch_add(&cost->under_way, 1, __ATOMIC_RELAXED);
     if (!known)
         __atomic_fetch_add(&meter->unknown, 1, __ATOMIC_RELAXED);
     return probe;
@@ -216,12 +217,16 @@ void throttle_launched(struct probe *probe, CUresult result)
     if (probe == NULL)
         return;
     struct meter *meter = probe->meter;
+    struct cost *cost = probe->cost;
     bool was_unknown = probe->was_unknown;
     bool under_way = false;
     if (result == CUDA_SUCCESS)
         under_way = probe_end(probe);
     else
         probe_drop(probe);
-    if (!under_way && was_unknown)
+    if (under_way)
+        return;
+    cost_arrived(cost);
+    if (was_unknown)
         __atomic_fetch_sub(&meter->unknown, 1, __ATOMIC_RELAXED);
 }

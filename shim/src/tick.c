@@ -68,15 +68,17 @@ static void note_unfinished(struct probe *probe)
 
 static enum span_quality quality_of(const struct probe *probe)
 {
-    if (!probe->meter->shared)
-        return SPAN_ALONE;
-    return probe->waited ? SPAN_WAITED : SPAN_CONTENDED;
+    bool shared = probe->meter->shared;
+    if (probe->late || (shared && probe->waited))
+        return SPAN_WAITED;
+    return shared ? SPAN_CONTENDED : SPAN_ALONE;
 }
 
 static void take_span(struct probe *probe, int64_t span_ns)
 {
     struct meter *meter = probe->meter;
     struct cost *cost = probe->cost;
+    cost_arrived(cost);
     if (probe->was_unknown)
         __atomic_fetch_sub(&meter->unknown, 1, __ATOMIC_RELAXED);
     bool usable = span_ns >= 0 && __atomic_load_n(&cost->key, __ATOMIC_ACQUIRE) == probe->key;
