@@ -16,7 +16,7 @@ from shim import limits, usage
 from shim.limits import DeviceLimits, Kind, Limits, Policy
 from simgpu.node import Node
 
-__all__ = ["Running", "Share", "build_load", "start"]
+__all__ = ["Running", "Share", "build_load", "preloaded", "start", "write_files"]
 
 ROOT = Path(__file__).parent.parent
 PRELOAD = ROOT / "shim" / "libaliquot.so"
@@ -100,7 +100,7 @@ def start(
     shares = []
     for number, container in enumerate(containers):
         share = Share(container, folder / f"run{number}")
-        _write_files(share, gpu)
+        write_files(share, gpu)
         shares.append(share)
     members = [Member.of_run(str(share.folder), share.folder, (gpu,)) for share in shares]
     arbitration = None
@@ -119,7 +119,8 @@ def start(
     return running
 
 
-def _write_files(share: Share, gpu: str) -> None:
+def write_files(share: Share, gpu: str) -> None:
+    """Makes the limits and the account of a container with one GPU."""
     policy = Policy[share.container.policy.upper().replace("-", "_")]
     for kind in Kind:
         half = share.folder / kind.name.lower()
@@ -129,12 +130,17 @@ def _write_files(share: Share, gpu: str) -> None:
         usage.create(half / "usage", kind, 1)
 
 
+def preloaded(environment: dict[str, str], folder: Path) -> dict[str, str]:
+    """What makes a program one of a container's."""
+    return {**environment, "LD_PRELOAD": str(PRELOAD), "ALIQUOT_RUN": str(folder)}
+
+
 def _spawn(
     node: Node, program: Path, folder: Path, load: Load, *, shim: bool
 ) -> subprocess.Popen[str]:
     environment = node.environment(os.environ)
     if shim:
-        environment |= {"LD_PRELOAD": str(PRELOAD), "ALIQUOT_RUN": str(folder)}
+        environment = preloaded(environment, folder)
     return subprocess.Popen(
         [program, *load.arguments], env=environment, stdout=subprocess.PIPE, text=True
     )

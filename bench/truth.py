@@ -69,6 +69,15 @@ class Trace:
                 return second
         return None
 
+    def ends(self, pids: Iterable[int]) -> float | None:
+        """The second after which the processes do not use the GPU any more."""
+        wanted = list(pids)
+        used = [sum(busy.get(pid, 0) for pid in wanted) for busy in self.busy_ns]
+        for index in range(len(used) - 1, 0, -1):
+            if used[index] > used[index - 1]:
+                return (self.times_ns[index] - self.times_ns[0]) / 1e9
+        return None
+
 
 def record(trace: Trace, node: Node, seconds: float, every_s: float = 0.02) -> None:
     """Takes samples for so long; late ones are as good, because each carries its own time."""
