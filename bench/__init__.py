@@ -1,1 +1,1 @@
-"""Measurements of what the product promises, on the simulated GPU."""
+"""Measurements against peers and limits; nothing of the product imports them."""

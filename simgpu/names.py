@@ -33,6 +33,10 @@ FOREIGN = {
     "CUresult cuProfilerStart(void);\nCUresult cuProfilerStop(void);\n",
 }
 
+# Entries that cuda-bindings 13.5 looks up and that no header on PyPI declares yet, with the version
+# that it asks for.
+UNDECLARED = {"cuFabricCpyBatchAsync": 13050, "cuTensorMapSetAllocationClass": 13050}
+
 HEADING = """\
 /*
  * Every entry of the driver API: NAME(base name, symbol, first CUDA version, stream variant).
@@ -82,7 +86,14 @@ def entries(headers: Path, compiler: str = "cc") -> list[Entry]:
     versions: dict[tuple[str, str], set[int]] = defaultdict(set)
     for base, version, variant in re.findall(r"\bPFN_(cu[A-Z]\w*?)_v(\d+)(_pt[ds][sz])?\)", text):
         versions[base, _variant(variant)].add(int(version))
-    return sorted(_paired(symbols, versions))
+    declared = set(_paired(symbols, versions))
+    known = {entry.base for entry in declared}
+    ahead = {
+        Entry(base, "NONE", version, base)
+        for base, version in UNDECLARED.items()
+        if base not in known
+    }
+    return sorted(declared | ahead)
 
 
 def _paired(

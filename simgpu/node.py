@@ -23,7 +23,7 @@ STATE_VARIABLE = "ALIQUOT_SIM_STATE"
 """Tells the libraries which node they are on."""
 
 DRIVER_VERSION = "610.43.02"
-CUDA_VERSION = 13040
+CUDA_VERSION = 13050
 """The newest version whose names the simulated driver knows."""
 
 _CALLS = {

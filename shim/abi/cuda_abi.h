@@ -12,3 +12,4 @@
 #include "cuda_array.h"
 #include "cuda_copy.h"
 #include "cuda_external.h"
+#include "cuda_tensor.h"

@@ -132,3 +132,12 @@ EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats(nvmlDevice_t device, unsigned i
     return is_ours(pid) ? REAL(nvmlDeviceGetAccountingStats, device, pid, stats)
                         : NVML_ERROR_NOT_FOUND;
 }
+
+EXPORT nvmlReturn_t nvmlDeviceGetAccountingStats_v2(nvmlDevice_t device,
+                                                    nvmlAccountingStats_v2_t *stats)
+{
+    ENTER_NVML(nvmlDeviceGetAccountingStats_v2, device, stats);
+    return stats == NULL || is_ours(stats->pid)
+               ? REAL(nvmlDeviceGetAccountingStats_v2, device, stats)
+               : NVML_ERROR_NOT_FOUND;
+}

@@ -8,7 +8,7 @@
 #include <stdint.h>
 
 #include "cuda_shim_abi.h"
-#include "nvml_abi.h"
+#include "nvml_shim_abi.h"
 
 /* Variables that other files use: said so, or each use would go through the offset table. */
 #define INTERNAL __attribute__((visibility("hidden")))

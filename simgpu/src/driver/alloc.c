@@ -1,4 +1,5 @@
 /* cuMemAlloc and its kin: whole allocations of the current context. */
+#include "host.h"
 #include "ipc.h"
 #include "memory.h"
 #include "stream.h"
@@ -109,15 +110,33 @@ ENTRY cuMemGetInfo(unsigned *free, unsigned *total)
     return CUDA_SUCCESS;
 }
 
+/* Of device memory, and of host memory that devices reach. */
+static bool range_of(CUdeviceptr address, CUdeviceptr *start, size_t *bytes)
+{
+    struct piece piece;
+    struct host_range range;
+    if (memory_look(address, &piece) && address - piece.start < piece.wanted_bytes) {
+        *start = piece.start;
+        *bytes = piece.wanted_bytes;
+        return true;
+    }
+    if (!host_look(address, &range))
+        return false;
+    *start = range.start;
+    *bytes = range.bytes;
+    return true;
+}
+
 ENTRY cuMemGetAddressRange_v2(CUdeviceptr *base, size_t *bytes, CUdeviceptr address)
 {
     ENTER(context);
-    struct piece piece;
-    if (!memory_look(address, &piece) || address - piece.start >= piece.wanted_bytes)
+    CUdeviceptr found_start = 0;
+    size_t found_bytes = 0;
+    if (!range_of(address, &found_start, &found_bytes))
         return CUDA_ERROR_NOT_FOUND;
     if (base != NULL)
-        *base = piece.start;
+        *base = found_start;
     if (bytes != NULL)
-        *bytes = piece.wanted_bytes;
+        *bytes = found_bytes;
     return CUDA_SUCCESS;
 }

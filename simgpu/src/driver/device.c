@@ -197,3 +197,31 @@ ENTRY cuFlushGPUDirectRDMAWrites(CUflushGPUDirectRDMAWritesTarget target,
             scope == CU_FLUSH_GPU_DIRECT_RDMA_WRITES_TO_ALL_DEVICES);
     return CUDA_SUCCESS;
 }
+
+/* --- notifications ------------------------------------------------------------------------- */
+
+/* The one thing that is told asynchronously, a memory budget that was passed, does not exist here:
+ * programs can ask to be told, and never are. */
+static struct table listeners = TABLE(CUasyncCallback, 1 << 12);
+
+ENTRY cuDeviceRegisterAsyncNotification(CUdevice ordinal, CUasyncCallback callback, void *argument,
+                                        CUasyncCallbackHandle *handle)
+{
+    (void)argument;
+    DEVICE(device, ordinal);
+    REQUIRE(callback != NULL && handle != NULL);
+    CUasyncCallback *listener = table_take(&listeners);
+    if (listener == NULL)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *listener = callback;
+    *handle = (CUasyncCallbackHandle)(uintptr_t)listener;
+    return CUDA_SUCCESS;
+}
+
+ENTRY cuDeviceUnregisterAsyncNotification(CUdevice ordinal, CUasyncCallbackHandle handle)
+{
+    DEVICE(device, ordinal);
+    REQUIRE(table_holds(&listeners, handle));
+    table_give(&listeners, (void *)handle);
+    return CUDA_SUCCESS;
+}

@@ -11,6 +11,7 @@ enum {
     MACHINE_CUDA = 190,
     SYMBOL_IS_ENTRY = 0x10, /* in st_other: a kernel, not a device function */
     SYMBOL_IS_MANAGED = 0x04,
+    RESERVED_SHARED_BYTES = 1024,
 };
 
 /* Attributes are a format, a number, and a value or the size of one. */
@@ -208,6 +209,13 @@ static CUresult read_attributes(struct file *file, const Elf64_Shdr *section,
     return CUDA_SUCCESS;
 }
 
+/* Since Hopper, a kernel's section begins with what the system keeps for itself. */
+static unsigned own_shared_bytes(const struct file *file, size_t section_bytes)
+{
+    const size_t reserved = file->image->target >= 90 ? RESERVED_SHARED_BYTES : 0;
+    return (unsigned)(section_bytes > reserved ? section_bytes - reserved : 0);
+}
+
 static CUresult read_sections(struct file *file)
 {
     Elf64_Shdr section;
@@ -229,7 +237,7 @@ static CUresult read_sections(struct file *file)
         } else if (strncmp(name, ".nv.shared.", 11) == 0) {
             struct image_function *function = function_named(file->image, name + 11);
             if (function != NULL)
-                function->shared_bytes = (unsigned)section.sh_size;
+                function->shared_bytes = own_shared_bytes(file, section.sh_size);
         } else if (strcmp(name, LINKED_PTX_SECTION) == 0) {
             return image_read_text((const char *)file->data + section.sh_offset, section.sh_size,
                                    file->image);

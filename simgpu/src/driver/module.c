@@ -261,10 +261,10 @@ ENTRY cuModuleLoad(CUmodule *handle, const char *path)
     return result;
 }
 
+/* A module knows its context, which need not be current. */
 static CUresult get(CUmodule handle, struct module **module)
 {
-    ENTER(context);
-    (void)context;
+    TRY(driver_check());
     *module = (struct module *)(uintptr_t)handle;
     return module_lives(*module) ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
 }

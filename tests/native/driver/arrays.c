@@ -169,3 +169,36 @@ CASE(texture_objects_describe_what_they_read)
     fresh_context();
     FAILS(CUDA_ERROR_INVALID_VALUE, cuSurfObjectDestroy(surface));
 }
+
+CASE(tensor_maps_tell_requests_apart)
+{
+    fresh_context();
+    CUdeviceptr address = 0;
+    OK(cuMemAlloc_v2(&address, 64 * KIB));
+    void *pointer = (void *)(uintptr_t)address;
+    CUtensorMap one;
+    CUtensorMap other;
+    const cuuint64_t sizes[] = {64, 64};
+    const cuuint64_t strides[] = {128};
+    cuuint32_t box[] = {32, 8};
+    const cuuint32_t steps[] = {1, 1};
+    OK(cuTensorMapEncodeTiled(&one, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, pointer, sizes, strides,
+                              box, steps, 0, 0, 0, 0));
+    OK(cuTensorMapEncodeTiled(&other, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, pointer, sizes, strides,
+                              box, steps, 0, 0, 0, 0));
+    CHECK(memcmp(&one, &other, sizeof one) == 0);
+    OK(cuTensorMapReplaceAddress(&other, (char *)pointer + 1024));
+    CHECK(memcmp(&one, &other, sizeof one) != 0);
+    box[1] = 4;
+    OK(cuTensorMapEncodeTiled(&other, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, pointer, sizes, strides,
+                              box, steps, 0, 0, 0, 0));
+    CHECK(memcmp(&one, &other, sizeof one) != 0);
+    box[0] = 3; /* not a multiple of 16 bytes */
+    FAILS(CUDA_ERROR_INVALID_VALUE,
+          cuTensorMapEncodeTiled(&one, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 2, pointer, sizes, strides,
+                                 box, steps, 0, 0, 0, 0));
+    FAILS(CUDA_ERROR_INVALID_VALUE,
+          cuTensorMapEncodeTiled(&one, CU_TENSOR_MAP_DATA_TYPE_FLOAT16, 6, pointer, sizes, strides,
+                                 box, steps, 0, 0, 0, 0));
+    FAILS(CUDA_ERROR_INVALID_VALUE, cuTensorMapReplaceAddress(&one, (char *)pointer + 1));
+}

@@ -90,6 +90,10 @@ CASE(pinned_memory)
     OK(cuMemsetD8_v2(mapped, 2, 10));
     OK(cuCtxSynchronize());
     CHECK(((char *)pinned)[8] == 2 && ((char *)pinned)[7] == 1);
+    CUdeviceptr base = 0;
+    size_t bytes = 0;
+    OK(cuMemGetAddressRange_v2(&base, &bytes, address + 10));
+    CHECK(base == address && bytes == 100 * KIB);
     unsigned flags = 0;
     OK(cuMemHostGetFlags(&flags, pinned));
     CHECK((flags & CU_MEMHOSTALLOC_PORTABLE) != 0);

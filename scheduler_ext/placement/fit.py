@@ -1,0 +1,61 @@
+"""Where a request fits: which GPUs may carry one of its shares, and which nodes enough of them."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_ext.placement.cluster import Cluster
+from scheduler_ext.placement.request import Request
+
+
+def allowed_models(cluster: Cluster, request: Request) -> NDArray[np.bool_]:
+    """By model id; one entry more, False, so that an absent GPU's id of -1 finds it."""
+    names = cluster.model_names
+    return np.array(
+        [
+            (not request.models or name in request.models) and name not in request.excluded_models
+            for name in names
+        ]
+        + [False]
+    )
+
+
+def eligible_devices(
+    cluster: Cluster, rows: NDArray[np.int64], request: Request
+) -> NDArray[np.bool_]:
+    """Rows x devices: the GPU is of a wanted kind and has room for one share."""
+    free_memory = cluster.gpu_memory_free[rows]
+    asked = request.gpu_memory_units
+    wanted = cluster.gpu_memory[rows] if asked is None else asked
+    eligible = allowed_models(cluster, request)[cluster.model[rows]]
+    eligible &= cluster.compute_free_milli[rows] >= request.compute_milli
+    eligible &= free_memory >= wanted
+    if request.pins_devices:
+        eligible &= _named_devices(cluster, request)[rows]
+    return eligible
+
+
+def fitting(
+    cluster: Cluster,
+    rows: NDArray[np.int64],
+    request: Request,
+    eligible: NDArray[np.bool_] | None = None,
+) -> NDArray[np.bool_]:
+    """Per row: the node has the CPU, the host memory and enough eligible GPUs."""
+    fits = cluster.present[rows] & (cluster.cpu_free_milli[rows] >= request.cpu_milli)
+    fits &= cluster.memory_free_mib[rows] >= request.memory_mib
+    if request.gpus:
+        if eligible is None:
+            eligible = eligible_devices(cluster, rows, request)
+        fits &= eligible.sum(axis=1) >= request.gpus
+    return fits
+
+
+def _named_devices(cluster: Cluster, request: Request) -> NDArray[np.bool_]:
+    named = np.full(cluster.model.shape, not request.uuids, dtype=np.bool_)
+    for uuid in request.uuids:
+        if uuid in cluster.uuid_at:
+            named[cluster.uuid_at[uuid]] = True
+    for uuid in request.excluded_uuids:
+        if uuid in cluster.uuid_at:
+            named[cluster.uuid_at[uuid]] = False
+    return named

@@ -1,0 +1,115 @@
+"""The default policy: a placement costs what it takes from the pods that are likely to come.
+
+A node's worth, all in milli GPU, is the value of each GPU's hole (`holes`), higher on models that
+pinned pods compete for; minus the free share that a typical pod cannot use as it lies there; minus
+the share for which CPU or host memory will not suffice; plus the value of several free GPUs side by
+side, as far as such blocks are scarce. A placement costs the worth it destroys.
+"""
+
+from collections.abc import Hashable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from scheduler_ext.placement.cluster import Cluster
+from scheduler_ext.placement.devices import choose_devices, memory_milli
+from scheduler_ext.placement.holes import unlearned_hole_values
+from scheduler_ext.placement.policy import Scores
+from scheduler_ext.placement.request import Request
+from scheduler_ext.placement.workload import Lesson, Workload
+from scheduler_ext.placement.worth import Nodes, hole_worth, lost_by_all, lost_by_each
+
+# Blocks count in full when what is free in them falls below this part of the demand for them.
+_BLOCK_RESERVE = 0.02
+_LEAST_BLOCK_WEIGHT = 1 / 64
+# Rows scored at once: the working set of one batch stays in the processor's cache.
+_BATCH_ROWS = 256
+
+
+class Fragmentation:
+    """Until pods were seen it is best fit; from then on it knows what they ask for."""
+
+    def __init__(self) -> None:
+        self._workload = Workload()
+        self._lesson: Lesson | None = None
+        self._lessons = 0
+        self._shape_version = -1
+        self._kinds: Hashable = None
+        self._block_weights: dict[int, float] = {}
+        self._unlearned = unlearned_hole_values()
+
+    def observe(self, request: Request) -> None:
+        self._workload.observe(request)
+
+    def epoch(self, cluster: Cluster) -> Hashable:
+        if (self._workload.lesson_is_due or self._has_new_kinds(cluster)) and (
+            self._workload.can_teach
+        ):
+            self._lesson = self._workload.learn(cluster)
+            self._lessons += 1
+        if self._lesson:
+            self._weigh_blocks(cluster, self._lesson)
+        return (self._lessons, tuple(sorted(self._block_weights.items())))
+
+    def score(
+        self,
+        cluster: Cluster,
+        rows: NDArray[np.int64],
+        request: Request,
+        eligible: NDArray[np.bool_],
+    ) -> Scores:
+        batches = [
+            self._score_batch(cluster, rows[batch], request, eligible[batch])
+            for start in range(0, len(rows), _BATCH_ROWS)
+            for batch in [slice(start, start + _BATCH_ROWS)]
+        ]
+        return Scores(
+            np.concatenate([batch.cost for batch in batches]),
+            np.concatenate([batch.devices for batch in batches]),
+            np.concatenate([batch.weakest_link for batch in batches]),
+        )
+
+    def _score_batch(
+        self,
+        cluster: Cluster,
+        rows: NDArray[np.int64],
+        request: Request,
+        eligible: NDArray[np.bool_],
+    ) -> Scores:
+        lesson, blocks = self._lesson, self._block_weights
+        before = Nodes.of(cluster, rows)
+        candidates = before.after(request, eligible)
+        device_cost = self._hole_worth(before) - self._hole_worth(candidates)
+        if request.gpus == 1 and lesson:
+            device_cost += lost_by_each(lesson, blocks, before, candidates)
+        chosen, weakest = choose_devices(cluster, rows, request, eligible, device_cost)
+        cost = np.where(chosen, device_cost, 0.0).sum(axis=1)
+        if request.gpus != 1 and lesson:
+            cost += lost_by_all(lesson, blocks, before, before.after(request, chosen))
+        return Scores(cost, chosen, weakest)
+
+    def _hole_worth(self, nodes: Nodes) -> NDArray[np.float64]:
+        if self._lesson:
+            return hole_worth(self._lesson, nodes)
+        return self._unlearned.of(nodes.compute, memory_milli(nodes.memory, nodes.total))
+
+    def _has_new_kinds(self, cluster: Cluster) -> bool:
+        """A lesson covers the GPU kinds it was drawn for; nodes that come and go are no reason."""
+        if cluster.shape_version == self._shape_version:
+            return False
+        self._shape_version = cluster.shape_version
+        kinds = (len(cluster.model_names), tuple(np.unique(cluster.gpu_memory).tolist()))
+        new, self._kinds = kinds != self._kinds, kinds
+        return new and self._lesson is not None
+
+    def _weigh_blocks(self, cluster: Cluster, lesson: Lesson) -> None:
+        """In halvings, with slack between them: each change makes every cached score stale."""
+        capacity = float((cluster.model >= 0).sum())
+        counts = np.arange(len(cluster.nodes_with_free))
+        for gpus, demand in lesson.block_demand.items():
+            free = float((cluster.nodes_with_free * (counts // gpus)).sum()) * gpus
+            ratio = _BLOCK_RESERVE * demand * capacity / max(free, 1e-3)
+            ratio = min(max(ratio, _LEAST_BLOCK_WEIGHT), 1.0)
+            old = self._block_weights.get(gpus, 1.0)
+            if not 0.75 * old <= ratio < 2.5 * old:
+                self._block_weights[gpus] = float(2.0 ** np.floor(np.log2(ratio)))
