@@ -17,6 +17,8 @@ class Load:
     threads: int = 1
     streams: int = 0
     by_address: bool = False
+    chained: bool = False
+    """Each stream waits for the one before."""
     per_second: bool = False
     start_after_s: float = 0
     idle_after_s: float = 0
@@ -32,6 +34,7 @@ class Load:
             "threads": self.threads,
             "streams": self.streams,
             "by_address": int(self.by_address),
+            "chained": int(self.chained),
             "per_second": int(self.per_second),
             "start_after": self.start_after_s,
             "idle_after": self.idle_after_s,
@@ -156,6 +159,9 @@ def full() -> tuple[Case, ...]:
     ):
         load = Load((size,), blocks, per_sync)
         cases.append(_one(f"{size:g}us-{blocks}blocks-{per_sync}persync-cap{cap}", cap, load))
+    cases.append(
+        _one("4streams-chained-cap30", 30, Load((1000,), streams=4, per_sync=16, chained=True))
+    )
     for api in ("grid", "multi", "ex_ptsz", "graph", "cooperative", "ptsz", "ex"):
         cases += [
             _one(f"{api}-{size:g}us-cap30", 30, Load((size,), api=api)) for size in _ALL_SIZES

@@ -33,6 +33,7 @@ static struct {
     unsigned streams; /* per thread; 0: the default stream */
     enum api api;
     bool by_address;     /* find functions through cuGetProcAddress */
+    bool chained;        /* each stream waits for the one before */
     bool per_second;     /* the size changes every second instead of every launch */
     double idle_after_s; /* pause once after so long ... */
     double idle_s;       /* ... for so long */
@@ -66,6 +67,9 @@ static uint64_t longest_ns;
     X(cuLaunchGridAsync, cuLaunchGridAsync)                                                        \
     X(cuLaunchKernel_ptsz, cuLaunchKernel_ptsz)                                                    \
     X(cuLaunchKernelEx_ptsz, cuLaunchKernelEx_ptsz)                                                \
+    X(cuEventCreate, cuEventCreate)                                                                \
+    X(cuEventRecord, cuEventRecord)                                                                \
+    X(cuStreamWaitEvent, cuStreamWaitEvent)                                                        \
     X(cuStreamCreate, cuStreamCreate)                                                              \
     X(cuStreamSynchronize, cuStreamSynchronize)                                                    \
     X(cuStreamSynchronize_ptsz, cuStreamSynchronize_ptsz)                                          \
@@ -233,7 +237,9 @@ static void *work(void *argument)
     CUstream streams[STREAMS_MAX] = {NULL};
     CUgraphExec graphs[SIZES_MAX] = {NULL};
     unsigned stream_count = options.streams == 0 ? 1 : options.streams;
+    CUevent event;
     CHECK(cu.cuCtxSetCurrent(context));
+    CHECK(cu.cuEventCreate(&event, CU_EVENT_DISABLE_TIMING));
     for (unsigned i = 0; i < options.streams; i++)
         CHECK(cu.cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING));
     if (options.api == GRAPH) {
@@ -255,6 +261,10 @@ static void *work(void *argument)
             uint64_t before = now_ns();
             launch(streams[i % stream_count], options.sizes_ns[size], graphs[size]);
             uint64_t took = now_ns() - before;
+            if (options.chained) {
+                CHECK(cu.cuEventRecord(event, streams[i % stream_count]));
+                CHECK(cu.cuStreamWaitEvent(streams[(i + 1) % stream_count], event, 0));
+            }
             __atomic_fetch_add(&launches, 1, __ATOMIC_RELAXED);
             if (took > __atomic_load_n(&longest_ns, __ATOMIC_RELAXED))
                 __atomic_store_n(&longest_ns, took, __ATOMIC_RELAXED);
@@ -307,6 +317,8 @@ static void set(const char *argument)
         options.streams = number < STREAMS_MAX ? number : STREAMS_MAX;
     else if (IS("by_address"))
         options.by_address = number != 0;
+    else if (IS("chained"))
+        options.chained = number != 0;
     else if (IS("per_second"))
         options.per_second = number != 0;
     else if (IS("idle_after"))

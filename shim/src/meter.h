@@ -100,6 +100,12 @@ struct tail *stream_tail(struct meter *meter, uintptr_t identity, CUstream handl
  */
 int64_t stream_queue(struct meter *meter, struct tail *tail, int64_t cost_ns, int64_t now_ns);
 
+/* Where the work ends that a mark at the end of the stream stands for. */
+int64_t stream_end(struct meter *meter, uintptr_t identity, CUstream handle);
+
+/* The stream does nothing more before then. */
+void stream_wait(struct meter *meter, uintptr_t identity, CUstream handle, int64_t end_ns);
+
 /* A measurement says that queued work is longer (or shorter); answers the growth. */
 int64_t stream_correct(struct meter *meter, struct tail *tail, int64_t by_ns, int64_t now_ns);
 

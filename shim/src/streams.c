@@ -92,6 +92,17 @@ int64_t stream_queue(struct meter *meter, struct tail *tail, int64_t cost_ns, in
     return grow_horizon(meter, end, now_ns);
 }
 
+int64_t stream_end(struct meter *meter, uintptr_t identity, CUstream handle)
+{
+    const struct tail *tail = stream_tail(meter, identity, handle);
+    return later(load(&tail->end_ns), tail->legacy ? load(&meter->blocking_ns) : 0);
+}
+
+void stream_wait(struct meter *meter, uintptr_t identity, CUstream handle, int64_t end_ns)
+{
+    raise_to(&stream_tail(meter, identity, handle)->end_ns, end_ns);
+}
+
 int64_t stream_correct(struct meter *meter, struct tail *tail, int64_t by_ns, int64_t now_ns)
 {
     if (by_ns >= 0)

@@ -43,6 +43,7 @@ enum treatment {
     TREATMENT_FINDS,
     TREATMENT_OPENS,
     TREATMENT_THROTTLES,
+    TREATMENT_ORDERS,
 };
 
 struct row {

@@ -24,7 +24,7 @@ bool throttle_on = true;
 uint32_t throttle_captures;
 
 /* Streams are told apart by handle; a thread's own default stream by the thread. */
-static uintptr_t identity_of(const struct launch *launch)
+uintptr_t throttle_stream(const struct launch *launch)
 {
     bool own =
         launch->stream == CU_STREAM_PER_THREAD || (launch->stream == NULL && launch->per_thread);
@@ -123,7 +123,7 @@ static int64_t device_clock(const struct meter *meter)
 /* Charges the launch; answers its stream's place when there are several streams, else NULL. */
 static struct tail *charge(struct meter *meter, const struct launch *launch, int64_t cost_ns)
 {
-    uintptr_t identity = identity_of(launch);
+    uintptr_t identity = throttle_stream(launch);
     uintptr_t last = __atomic_exchange_n(&meter->last_stream, identity, __ATOMIC_RELAXED);
     if (last != identity && last != 0 && !meter->several_streams) {
         streams_part(meter, device_clock(meter),
@@ -147,7 +147,7 @@ static void shorten(struct meter *meter, const struct launch *launch)
     if (!meter->several_streams && __atomic_load_n(&throttle_captures, __ATOMIC_RELAXED) == 0 &&
         __atomic_load_n(&meter->waiters, __ATOMIC_RELAXED) == 0 &&
         launch->stream != CU_STREAM_PER_THREAD)
-        __atomic_store_n(&meter->stream, own ? identity_of(launch) : (uintptr_t)launch->stream,
+        __atomic_store_n(&meter->stream, own ? throttle_stream(launch) : (uintptr_t)launch->stream,
                          __ATOMIC_RELAXED);
 }
 

@@ -58,6 +58,9 @@ static inline bool throttle_charge(uint64_t key, uintptr_t stream)
 struct probe *throttle_admit(const struct launch *launch);
 void throttle_launched(struct probe *probe, CUresult result);
 
+/* What tells the launch's stream from others: a thread's own default stream by the thread. */
+uintptr_t throttle_stream(const struct launch *launch);
+
 /* The same for a whole graph. */
 struct probe *throttle_graph(CUgraphExec graph, CUstream stream, bool per_thread);
 
