@@ -92,7 +92,10 @@ static bool is_near(int64_t a, int64_t b)
     return apart <= larger / 4 + 1000;
 }
 
-/* The lower quartile of the remembered spans. */
+/*
+ * A low one of the remembered spans: of 16 the third lowest, so that two odd ones do not count, and
+ * three without a slice of others in them are enough.
+ */
 static int64_t low_span(const struct cost *cost)
 {
     uint32_t sorted[COST_SPANS];
@@ -103,7 +106,7 @@ static int64_t low_span(const struct cost *cost)
             sorted[at] = sorted[at - 1];
         sorted[at] = cost->spans[i];
     }
-    return sorted[count / 4];
+    return sorted[count / 8];
 }
 
 static int64_t learn_alone(struct cost *cost, const struct cost_window *window, int64_t span_ns)
