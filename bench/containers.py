@@ -16,22 +16,19 @@ from shim import limits, usage
 from shim.limits import DeviceLimits, Kind, Limits, Policy
 from simgpu.node import Node
 
-__all__ = ["Running", "Share", "build_load", "preloaded", "start", "write_files"]
+__all__ = ["Running", "Share", "compile_program", "preloaded", "start", "write_files"]
 
 ROOT = Path(__file__).parent.parent
 PRELOAD = ROOT / "shim" / "libaliquot.so"
 
 
-def build_load(into: Path) -> Path:
-    """Compiles the load program."""
-    program = into / "load"
+def compile_program(source: str, into: Path) -> Path:
+    """Compiles one of the C programs beside this file."""
+    program = into / Path(source).stem
     compiler = (sysconfig.get_config_var("CC") or "cc").split()[0]
+    flags = ["-std=gnu11", "-O2", f"-I{ROOT / 'shim' / 'abi'}"]
     subprocess.run(
-        [
-            *(compiler, "-std=gnu11", "-O2", f"-I{ROOT / 'shim' / 'abi'}"),
-            *(ROOT / "bench" / "load.c", "-o", program, "-ldl", "-lpthread"),
-        ],
-        check=True,
+        [compiler, *flags, ROOT / "bench" / source, "-o", program, "-ldl", "-lpthread"], check=True
     )
     return program
 
