@@ -89,10 +89,16 @@ def _rows(run: dict[str, Any]) -> list[tuple[str, ...]]:
                     limit,
                     format_size(gpu["used_bytes"]),
                     f"{gpu['compute_percent']:g}%",
-                    shlex.join(command["command"]) if number == 0 else "",
+                    _one_line(command["command"]) if number == 0 else "",
                 )
             )
     return rows
+
+
+def _one_line(words: list[str]) -> str:
+    """Scripts given by `-c` have many lines; a table has one for each command."""
+    text = shlex.join(words)
+    return " ".join("".join(c if c.isprintable() else " " for c in text).split())
 
 
 def _print_table(rows: list[tuple[str, ...]]) -> None:

@@ -86,7 +86,9 @@ bool account_is_open(void);
  */
 static inline bool account_has_slot(void)
 {
-    return shared_load(private_load(account.owner)) == account.self;
+    /* Who sees where our slot is also sees everything else about it, which was written before. */
+    const uint64_t *owner = __atomic_load_n(&account.owner, __ATOMIC_ACQUIRE);
+    return shared_load(owner) == private_load(account.self);
 }
 
 static inline bool account_is_current(void)

@@ -146,7 +146,7 @@ static bool open_once(void)
         return false;
     if (files.usage_lost)
         return fail("the usage file was truncated");
-    account.self = liveness_self();
+    private_store(account.self, liveness_self());
     slots_vacate_leftovers();
     if (!slots_claim())
         return fail("every process slot of the usage file is taken");

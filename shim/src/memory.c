@@ -68,8 +68,8 @@ COLD static CUresult give_up(CUresult result, uint64_t charge, int device)
     {                                                                                              \
         ENTER(name, __VA_ARGS__);                                                                  \
         const int device = device_current();                                                       \
-        if (UNLIKELY(device == DEVICE_NONE))                                                       \
-            return real.name(__VA_ARGS__);                                                         \
+        if (UNLIKELY(device < 0))                                                                  \
+            return device == DEVICE_NONE ? real.name(__VA_ARGS__) : CUDA_ERROR_OUT_OF_MEMORY;      \
         const uint64_t charge = charge_of(bytes);                                                  \
         if (UNLIKELY(!charge_take(device, charge)))                                                \
             return CUDA_ERROR_OUT_OF_MEMORY;                                                       \

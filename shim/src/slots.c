@@ -49,7 +49,7 @@ static void move_in(uint32_t slot)
         private_store(holding->own, word_of(device, slot));
         slots_settle(holding);
     }
-    private_store(account.owner, &account.owners[slot]);
+    __atomic_store_n(&account.owner, &account.owners[slot], __ATOMIC_RELEASE);
 }
 
 /* Gives up a slot that we own. */

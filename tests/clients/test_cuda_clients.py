@@ -81,3 +81,14 @@ def test_tinygrad_trains_with_graphs(tmp_path: Path) -> None:
     assert device.launches > 100
     assert device.busy_ns > 0
     assert device.used_bytes == 0
+
+
+@pytest.mark.slow
+def test_cuda_core_compiles_launches_and_builds_graphs() -> None:
+    need("cuda.core", "numpy")
+    need_library("libnvrtc.so")
+    with simulated_node("1xA100-80G") as node:
+        assert run_program("core_work", node) == "ran\n"
+        device = node.snapshot().devices[0]
+    assert device.launches == 3 + 2 * 4
+    assert device.used_bytes == 0

@@ -8,6 +8,9 @@ import pytest
 
 from tests.native.account_programs import DEADLINE_S, Account, compile_program
 
+# One worker compiles the programs, and uses them.
+pytestmark = pytest.mark.xdist_group("ledger-aarch64")
+
 CAP = 1_000_003
 COMPILER = "aarch64-linux-gnu-gcc"
 EMULATOR = "qemu-aarch64"

@@ -18,6 +18,9 @@ from tests.native.account_programs import (
     some_limits,
 )
 
+# One worker compiles the programs, and uses them.
+pytestmark = pytest.mark.xdist_group("ledger-damage")
+
 CAP = 1_000_003
 CODE = 65521
 """Words of the usage file say 65521 v + 1."""

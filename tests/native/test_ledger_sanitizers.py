@@ -11,7 +11,11 @@ CAP = 1_000_003
 ADDRESS = ("-fsanitize=address,undefined", "-fno-sanitize-recover=all")
 THREAD = ("-fsanitize=thread",)
 
-pytestmark = pytest.mark.skipif(shutil.which("cc") is None, reason="cc is not installed")
+# One worker compiles the programs, and uses them.
+pytestmark = [
+    pytest.mark.xdist_group("ledger-sanitizers"),
+    pytest.mark.skipif(shutil.which("cc") is None, reason="cc is not installed"),
+]
 
 
 @pytest.fixture(scope="module", params=[ADDRESS, THREAD], ids=["address", "thread"])

@@ -15,6 +15,9 @@ import pytest
 from tests.native.account_programs import Client, compile_program
 from tests.simulated import SimulatedNode, simulated_node
 
+# One worker compiles the programs, and uses them.
+pytestmark = pytest.mark.xdist_group("run")
+
 ROOT = Path(__file__).parents[2]
 ALIQUOT = (sys.executable, "-m", "aliquot.cli")
 DEADLINE_S = 120
@@ -347,6 +350,14 @@ def test_ps_lists_what_runs_where(program: Path, env: dict[str, str], node: Simu
         client.leave()
     assert aliquot(env, "ps").stdout.splitlines() == ["RUN  PID  GPU  LIMIT  USED  COMMAND"]
     assert folders(env) == []
+
+
+def test_a_command_of_many_lines_is_one_line_in_the_table(env: dict[str, str]) -> None:
+    inside = (*ALIQUOT, "ps")
+    script = f"unset ALIQUOT_RUN LD_PRELOAD\n\t{' '.join(inside)}\n"
+    done = aliquot(env, "run", "--memory", "1Gi", "--gpu", "0", "--", "sh", "-c", script)
+    assert len(done.stdout.splitlines()) == 2
+    assert "sh -c 'unset ALIQUOT_RUN" in done.stdout
 
 
 def test_what_outlives_its_command_keeps_its_run(env: dict[str, str]) -> None:

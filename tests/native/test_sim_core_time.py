@@ -68,8 +68,8 @@ def test_equal_loads_get_equal_time(node: SimulatedNode, start: Start) -> None:
     for client in (first, second):
         client.ask("many", 0, 2000, 5 * MS)
     before = node.snapshot()
-    # Both have queued ten seconds, so neither runs dry in the two that this takes.
-    first.ask("wait", 0, before.process(first.pid).usages[0].busy_ns + 1_000 * MS)
+    # Both have queued ten seconds, so neither runs dry in the five that this takes.
+    first.ask("wait", 0, before.process(first.pid).usages[0].busy_ns + 2_500 * MS)
     after = node.snapshot()
     gained = [
         after.process(client.pid).usages[0].busy_ns - before.process(client.pid).usages[0].busy_ns

@@ -150,6 +150,8 @@ CUresult code_attribute(const struct image *image, const struct image_function *
         *value = settings->cluster_policy;
         return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES:
+        *value = (int)image->constant_bytes;
+        return CUDA_SUCCESS;
     case CU_FUNC_ATTRIBUTE_CACHE_MODE_CA:
     case CU_FUNC_ATTRIBUTE_CLUSTER_SIZE_MUST_BE_SET:
     case CU_FUNC_ATTRIBUTE_DEVICE_NODE_UPDATE_SUPPORTED:

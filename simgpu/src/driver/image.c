@@ -112,6 +112,8 @@ static void lay_out(struct image *image)
     for (size_t i = 0; i < image->global_count; i++) {
         image->globals[i].offset = image->data_bytes;
         image->data_bytes += (image->globals[i].bytes + 255) & ~(size_t)255;
+        if (image->globals[i].is_constant)
+            image->constant_bytes += image->globals[i].bytes;
     }
 }
 

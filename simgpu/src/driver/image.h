@@ -37,6 +37,7 @@ struct image_global {
     uint8_t *initial; /* NULL: zeros */
     size_t initial_bytes;
     bool is_managed;
+    bool is_constant;
 };
 
 struct image {
@@ -45,10 +46,11 @@ struct image {
     size_t function_count;
     struct image_global *globals;
     size_t global_count;
-    size_t data_bytes;    /* what all globals need */
-    unsigned target;      /* 80 for sm_80 */
-    unsigned ptx_version; /* 83 for 8.3; 0: there was no PTX */
-    bool is_opaque;       /* could be packed in a way not read here: any name may be in it */
+    size_t data_bytes;     /* what all globals need */
+    size_t constant_bytes; /* of them in constant memory */
+    unsigned target;       /* 80 for sm_80 */
+    unsigned ptx_version;  /* 83 for 8.3; 0: there was no PTX */
+    bool is_opaque;        /* could be packed in a way not read here: any name may be in it */
 };
 
 /*

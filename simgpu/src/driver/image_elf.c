@@ -109,6 +109,7 @@ static CUresult read_variable(struct file *file, const Elf64_Sym *symbol, const 
     if (global == NULL)
         return CUDA_ERROR_OUT_OF_MEMORY;
     global->bytes = symbol->st_size;
+    global->is_constant = strncmp(place, ".nv.constant3", 13) == 0;
     global->is_managed = (symbol->st_other & SYMBOL_IS_MANAGED) != 0;
     if (section.sh_type == SHT_NOBITS || symbol->st_value > section.sh_size ||
         symbol->st_size > section.sh_size - symbol->st_value || symbol->st_size == 0)

@@ -160,8 +160,10 @@ static bool read_initial(struct reader *reader, const struct declaration *declar
     return at(reader, ";");
 }
 
-static bool read_variable(struct reader *reader, bool is_shared, bool is_extern)
+static bool read_variable(struct reader *reader, bool is_extern)
 {
+    const bool is_shared = at(reader, ".shared");
+    const bool is_constant = at(reader, ".const");
     struct declaration declared;
     if (!next(reader) || !read_declaration(reader, &declared))
         return false;
@@ -178,6 +180,7 @@ static bool read_variable(struct reader *reader, bool is_shared, bool is_extern)
     if (global == NULL)
         return false;
     global->is_managed = declared.is_managed;
+    global->is_constant = is_constant;
     global->bytes = bytes;
     if (at(reader, "=") && !read_initial(reader, &declared, global))
         return false;
@@ -337,10 +340,8 @@ static bool read_module(struct reader *reader)
             fine = read_target(reader);
         else if (at(reader, ".entry"))
             fine = read_entry(reader);
-        else if (at(reader, ".global") || at(reader, ".const"))
-            fine = read_variable(reader, false, is_extern);
-        else if (at(reader, ".shared"))
-            fine = read_variable(reader, true, is_extern);
+        else if (at(reader, ".global") || at(reader, ".const") || at(reader, ".shared"))
+            fine = read_variable(reader, is_extern);
         else if (at(reader, "{"))
             fine = scanner_skip_block(&reader->scanner);
         is_extern = at(reader, ".extern");

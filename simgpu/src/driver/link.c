@@ -132,7 +132,7 @@ static void declare_function(FILE *text, const struct image_function *function)
 
 static void declare_global(FILE *text, const struct image_global *global)
 {
-    fprintf(text, ".visible .global %s.b8 %s[%zu]",
+    fprintf(text, ".visible %s %s.b8 %s[%zu]", global->is_constant ? ".const" : ".global",
             global->is_managed ? ".attribute(.managed) " : "", global->name, global->bytes);
     for (size_t i = 0; i < global->initial_bytes; i++)
         fprintf(text, "%s%u", i == 0 ? " = {" : ",", global->initial[i]);

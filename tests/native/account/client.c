@@ -103,9 +103,11 @@ static void obey(const char *order, unsigned device, uint64_t bytes, const char 
         printf("%d\n", ledger_knows_pid((int32_t)device));
     else if (strcmp(order, "fork") == 0)
         in_child(device, bytes);
-    else if (strcmp(order, "exec") == 0)
+    else if (strcmp(order, "exec") == 0) {
+        /* Answered before, so that no further order is read by the program that ends here. */
+        printf("1\n");
         execl(program, program, (char *)NULL);
-    else if (strcmp(order, "handle-sigbus") == 0)
+    } else if (strcmp(order, "handle-sigbus") == 0)
         printf("%d\n", signal(SIGBUS, on_own_fault) != SIG_ERR);
     else if (strcmp(order, "own-fault") == 0)
         fault_past_own_file();

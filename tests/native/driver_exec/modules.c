@@ -70,6 +70,7 @@ CASE(functions_have_the_parameters_of_their_code)
     CHECK_EQUAL(attribute(function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), 256);
     CHECK_EQUAL(attribute(function, CU_FUNC_ATTRIBUTE_SHARED_SIZE_BYTES), 1024 + 256);
     CHECK_EQUAL(attribute(function, CU_FUNC_ATTRIBUTE_LOCAL_SIZE_BYTES), 64);
+    CHECK_EQUAL(attribute(function, CU_FUNC_ATTRIBUTE_CONST_SIZE_BYTES), 16);
     CHECK_EQUAL(attribute(function, CU_FUNC_ATTRIBUTE_PTX_VERSION), 80);
     OK(cuModuleGetFunction(&function, load(), "bare"));
     CHECK_EQUAL(attribute(function, CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK), 1024);

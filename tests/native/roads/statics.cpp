@@ -1,4 +1,5 @@
-/* A static object whose constructor uses CUDA, and a function found by its own name. */
+/* A static object whose constructor uses CUDA. */
+#define _Alignas alignas /* the declarations are written for C */
 extern "C" {
 #include "walk.h"
 }
