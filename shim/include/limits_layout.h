@@ -41,7 +41,7 @@ enum limits_fault {
 
 /* How much more or less GPU time a process has used, by NVML, than it was charged. */
 struct limits_ratio {
-    uint16_t slot; /* in the compute usage file */
+    uint16_t slot;        /* in the compute usage file */
     uint16_t thousandths; /* used over charged; 0: nothing said */
 };
 
