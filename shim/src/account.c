@@ -124,7 +124,6 @@ static void start_as_child(void)
 static bool map_files(void)
 {
     char why[WHY_BYTES];
-    static bool is_watching_forks;
     if (!account_files_open(&files, &account_compute, why))
         return fail(why);
     hold_nothing();
@@ -133,9 +132,6 @@ static bool map_files(void)
         return fail("the limits were damaged while they were read");
     const char *log = secure_getenv("ALIQUOT_LOG");
     account.is_logging = log != NULL && strcmp(log, "1") == 0;
-    if (!is_watching_forks && !forks_watch(start_as_child))
-        return fail("out of memory");
-    is_watching_forks = true;
     is_mapped = true;
     return true;
 }
@@ -154,8 +150,19 @@ static bool open_once(void)
     return true;
 }
 
+/* Comes before anything that a child could inherit half-done. Twice does no harm. */
+static bool watch_forks(void)
+{
+    static bool is_watching;
+    if (!private_load(is_watching) && forks_watch(start_as_child))
+        private_store(is_watching, true);
+    return private_load(is_watching);
+}
+
 bool account_open(void)
 {
+    if (unlikely(!watch_forks()))
+        return false;
     for (;;) {
         int found = CLOSED;
         if (__atomic_compare_exchange_n(&phase, &found, OPENING, false, __ATOMIC_ACQ_REL,

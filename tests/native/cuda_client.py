@@ -17,6 +17,10 @@ class InOut(bytes):
     """A buffer that the call reads and writes; it comes back in hexadecimal digits."""
 
 
+class ByValue(bytes):
+    """A struct that is passed by value."""
+
+
 class Client:
     """A process of a share, told one call at a time."""
 
@@ -85,4 +89,6 @@ class Client:
 def _as_word(argument: Any) -> Any:
     if isinstance(argument, InOut):
         return {"inout": argument.hex()}
+    if isinstance(argument, ByValue):
+        return {"value": argument.hex()}
     return {"bytes": argument.hex()} if isinstance(argument, bytes) else argument

@@ -6,6 +6,15 @@ import sys
 from typing import Any
 
 
+class HandleByValue(ctypes.Structure):
+    """CUipcMemHandle, the one struct that is passed by value."""
+
+    _fields_ = (("reserved", ctypes.c_ubyte * 64),)
+
+    def __init__(self, content: bytes) -> None:
+        super().__init__((ctypes.c_ubyte * 64)(*content))
+
+
 def serve(library: ctypes.CDLL) -> None:
     for line in sys.stdin:
         name, words = json.loads(line)
@@ -18,6 +27,9 @@ def serve(library: ctypes.CDLL) -> None:
             elif isinstance(word, dict):
                 ((kind, digits),) = word.items()
                 content = bytes.fromhex(digits)
+                if kind == "value":
+                    arguments.append(HandleByValue(content))
+                    continue
                 buffer = ctypes.create_string_buffer(content, len(content))
                 arguments.append(buffer)
                 if kind == "inout":

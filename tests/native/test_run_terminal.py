@@ -67,9 +67,11 @@ class Session:
         return self
 
     def __exit__(self, *reason: object) -> None:
-        for group in self._groups():
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(group, signal.SIGKILL)
+        # Once reaped, the shell's pid may be anybody's.
+        if self._shell.poll() is None:
+            for group in self._groups():
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(group, signal.SIGKILL)
         self._shell.wait(timeout=DEADLINE_S)
         for descriptor in (self._terminal, self._said, self._tell):
             os.close(descriptor)
@@ -78,7 +80,8 @@ class Session:
         groups = [self._shell.pid]
         with contextlib.suppress(OSError):
             groups.append(os.tcgetpgrp(self._terminal))
-        return groups
+        # A terminal whose session has ended answers 0, and to killpg that is our own group.
+        return [group for group in groups if group > 1]
 
     def type(self, text: str) -> None:
         os.write(self._terminal, text.encode())

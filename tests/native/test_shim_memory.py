@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.capped import BLOCK, GIB, MIB, Share
-from tests.native.cuda_client import OUT, Client, InOut
+from tests.native.cuda_client import OUT, ByValue, Client, InOut
 from tests.simulated import simulated_node
 
 OUT_OF_MEMORY = 2
@@ -298,9 +298,59 @@ def test_imports_are_not_charged_again(share: Share) -> None:
         assert client.held_bytes() == held - 8 * MIB
 
 
+def test_memory_of_another_process_of_the_container_is_charged_once(share: Share) -> None:
+    with Client(share) as owner, Client(share) as guest:
+        owner.open()
+        guest.open()
+        address = owner.made("cuMemAlloc_v2", OUT, 64 * MIB)
+        handle = bytes.fromhex(owner.made("cuIpcGetMemHandle", InOut(bytes(64)), address))
+        held = owner.held_bytes(), guest.held_bytes()
+        opened = guest.made("cuIpcOpenMemHandle_v2", OUT, ByValue(handle), 1)
+        assert (owner.held_bytes(), guest.held_bytes()) == held
+        guest.made("cuIpcCloseMemHandle", opened)
+        assert (owner.held_bytes(), guest.held_bytes()) == held
+        owner.made("cuMemFree_v2", address)
+        assert (owner.held_bytes(), guest.held_bytes()) == (held[0] - 64 * MIB, held[1])
+
+
+def test_a_multicast_binding_keeps_what_is_bound(share: Share, tmp_path: Path) -> None:
+    with simulated_node("2xH100-80G") as node:
+        both = Share.make(node, tmp_path / "both", {0: 2 * GIB, 1: 2 * GIB})
+        with Client(both) as client:
+            client.open()
+            before = client.held_bytes()
+            multicast = client.made("cuMulticastCreate", OUT, struct.pack("I4xQQQ", 2, BLOCK, 0, 0))
+            for ordinal in (0, 1):
+                client.made("cuMulticastAddDevice", multicast, ordinal)
+            handle = client.made("cuMemCreate", OUT, BLOCK, allocation(), 0)
+            client.made("cuMulticastBindMem", multicast, 0, handle, 0, BLOCK, 0)
+            client.made("cuMemRelease", handle)
+            assert client.held_bytes() == client.used_bytes() == before + BLOCK
+            client.made("cuMulticastUnbind", multicast, 0, 0, BLOCK)
+            assert client.held_bytes() == client.used_bytes() == before
+
+
+def tile(array: int, operation: int, handle: int, column: int) -> bytes:
+    """CUarrayMapInfo: one tile of an array of floats, mapped (1) or unmapped (2)."""
+    place = struct.pack("8I", 0, 0, column * 128, 0, 0, 128, 128, 1)
+    return (
+        struct.pack("I4xQI4x", 0, array, 0)
+        + place
+        + struct.pack("IIQQII8x", operation, 0, handle, 0, 1, 0)
+    )
+
+
 def test_sparse_arrays_are_charged_for_what_is_mapped_into_them(client: Client) -> None:
     before = client.held_bytes()
     array = client.made("cuArray3DCreate_v2", OUT, array3d(4096, 4096, 0, SPARSE))
     assert client.held_bytes() == client.used_bytes() == before
+    for column in range(3):
+        handle = client.made("cuMemCreate", OUT, BLOCK, allocation(), 0)
+        client.made("cuMemMapArrayAsync", tile(array, 1, handle, column), 1, 0)
+        client.made("cuMemRelease", handle)
+    # The array alone holds them now.
+    assert client.held_bytes() == before + 3 * BLOCK
+    client.made("cuMemMapArrayAsync", tile(array, 2, 0, 1), 1, 0)
+    assert client.held_bytes() == before + 2 * BLOCK
     client.made("cuArrayDestroy", array)
     assert client.held_bytes() == before

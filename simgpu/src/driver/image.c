@@ -99,7 +99,7 @@ static CUresult read_any(const void *data, size_t bytes, unsigned capability, st
         return image_read_elf(data, whole, image);
     }
     if ((bytes == 0 || bytes >= 16) && image_is_fatbin(data))
-        return image_read_fatbin(data, capability, image);
+        return image_read_fatbin(data, bytes, capability, image);
     const size_t length = bytes == 0 ? strlen(data) : strnlen(data, bytes);
     if (!is_ptx(data, length))
         return CUDA_ERROR_INVALID_IMAGE;

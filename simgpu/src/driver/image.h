@@ -89,4 +89,5 @@ size_t image_elf_bytes(const void *data);
 CUresult image_read_ptx(const char *text, size_t bytes, struct image *image);
 CUresult image_read_text(const char *text, size_t bytes, struct image *image);
 CUresult image_read_elf(const uint8_t *data, size_t bytes, struct image *image);
-CUresult image_read_fatbin(const uint8_t *data, unsigned capability, struct image *image);
+CUresult image_read_fatbin(const uint8_t *data, size_t bytes, unsigned capability,
+                           struct image *image);

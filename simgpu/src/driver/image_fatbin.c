@@ -136,19 +136,27 @@ static CUresult read_entry(const struct entry *entry, const uint8_t *payload, st
     return result;
 }
 
-CUresult image_read_fatbin(const uint8_t *data, unsigned capability, struct image *image)
+/* `bytes` is 0 where only the content itself tells its size. */
+CUresult image_read_fatbin(const uint8_t *data, size_t bytes, unsigned capability,
+                           struct image *image)
 {
     struct wrapper wrapper;
     memcpy(&wrapper, data, sizeof wrapper.magic);
     if (wrapper.magic == MAGIC_WRAPPER) {
+        if (bytes != 0 && bytes < sizeof wrapper)
+            return CUDA_ERROR_INVALID_IMAGE;
         memcpy(&wrapper, data, sizeof wrapper);
         data = wrapper.content;
+        bytes = 0;
     }
     struct content content;
     if (data == NULL)
         return CUDA_ERROR_INVALID_IMAGE;
     memcpy(&content, data, sizeof content);
     if (content.magic != MAGIC_CONTENT || content.header_bytes < sizeof content)
+        return CUDA_ERROR_INVALID_IMAGE;
+    if (bytes != 0 &&
+        (content.header_bytes > bytes || content.bytes > bytes - content.header_bytes))
         return CUDA_ERROR_INVALID_IMAGE;
     const uint8_t *at = data + content.header_bytes;
     uint64_t left = content.bytes;

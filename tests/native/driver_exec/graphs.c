@@ -1,45 +1,5 @@
-/* Graphs: building, running, changing them, and the memory they allocate. */
-#include "bench.h"
-
-static CUgraph new_graph(void)
-{
-    CUgraph graph = NULL;
-    OK(cuGraphCreate(&graph, 0));
-    return graph;
-}
-
-static CUgraphExec instantiate(CUgraph graph)
-{
-    CUgraphExec exec = NULL;
-    OK(cuGraphInstantiateWithFlags(&exec, graph, 0));
-    return exec;
-}
-
-static CUDA_KERNEL_NODE_PARAMS spin_parameters(uint64_t *duration_ns, void **pointers)
-{
-    pointers[0] = duration_ns;
-    return (CUDA_KERNEL_NODE_PARAMS){
-        .func = test_kernel("aliquot_spin"),
-        .gridDimX = 1,
-        .gridDimY = 1,
-        .gridDimZ = 1,
-        .blockDimX = 1,
-        .blockDimY = 1,
-        .blockDimZ = 1,
-        .kernelParams = pointers,
-    };
-}
-
-static CUgraphNode add_spin(CUgraph graph, uint64_t microseconds, const CUgraphNode *after,
-                            size_t count)
-{
-    uint64_t duration_ns = microseconds * 1000;
-    void *pointers[1];
-    CUgraphNode node = NULL;
-    const CUDA_KERNEL_NODE_PARAMS parameters = spin_parameters(&duration_ns, pointers);
-    OK(cuGraphAddKernelNode_v2(&node, graph, after, count, &parameters));
-    return node;
-}
+/* Graphs: building, running and changing them. */
+#include "graph_bench.h"
 
 /* Launches into the idle stream and measures by events. */
 static float run_ms(CUgraphExec exec)
@@ -306,78 +266,6 @@ CASE(executable_graphs_are_updated_as_a_whole)
     CHECK(run_ms(exec) == 8.0f);
 }
 
-CASE(graph_memory_is_there_while_the_graph_runs)
-{
-    static unsigned char target[16];
-    CUgraphNode alloc = NULL;
-    CUgraphNode release = NULL;
-    uint64_t used = 1;
-    new_context();
-    const size_t before = free_bytes();
-    const CUgraph graph = new_graph();
-    CUDA_MEM_ALLOC_NODE_PARAMS parameters = {
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
-        .bytesize = 64 * MIB,
-    };
-    OK(cuGraphAddMemAllocNode(&alloc, graph, NULL, 0, &parameters));
-    CHECK(parameters.dptr != 0);
-    const CUgraphNode work = add_spin(graph, 1000, &alloc, 1);
-    OK(cuGraphAddMemFreeNode(&release, graph, &work, 1, parameters.dptr));
-    add_spin(graph, 1000, &release, 1);
-    const CUgraphExec exec = instantiate(graph);
-    CHECK_EQUAL(free_bytes(), before);
-    const CUstream stream = new_stream(CU_STREAM_NON_BLOCKING);
-    OK(cuGraphLaunch(exec, stream));
-    CHECK_EQUAL(free_bytes(), before - 64 * MIB);
-    OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_CURRENT, &used));
-    CHECK_EQUAL(used, 64 * MIB);
-    OK(cuGraphLaunch(exec, stream)); /* behind its own free */
-    OK(cuMemcpyDtoHAsync_v2(target, parameters.dptr, 16, NULL));
-    AWAIT((pass_us(100), is_done(stream)));
-    AWAIT(free_bytes() == before);
-    OK(cuDeviceGetGraphMemAttribute(0, CU_GRAPH_MEM_ATTR_USED_MEM_HIGH, &used));
-    CHECK_EQUAL(used, 64 * MIB);
-    OK(cuGraphExecDestroy(exec));
-    OK(cuGraphDestroy(graph));
-    FAILS(CUDA_ERROR_INVALID_VALUE, cuMemFree_v2(parameters.dptr));
-}
-
-CASE(graph_memory_that_is_not_freed_stays)
-{
-    CUgraphNode alloc = NULL;
-    CUgraphExec freeing = NULL;
-    new_context();
-    const size_t before = free_bytes();
-    const CUgraph graph = new_graph();
-    CUDA_MEM_ALLOC_NODE_PARAMS parameters = {
-        .poolProps = {.allocType = CU_MEM_ALLOCATION_TYPE_PINNED,
-                      .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0}},
-        .bytesize = 64 * MIB,
-    };
-    OK(cuGraphAddMemAllocNode(&alloc, graph, NULL, 0, &parameters));
-    const CUgraphExec exec = instantiate(graph);
-    OK(cuGraphLaunch(exec, NULL));
-    FAILS(CUDA_ERROR_INVALID_VALUE, cuGraphLaunch(exec, NULL));
-    FLOW(cuMemFree_v2(parameters.dptr));
-    CHECK_EQUAL(free_bytes(), before);
-    OK(cuGraphLaunch(exec, NULL));
-    CHECK_EQUAL(free_bytes(), before - 64 * MIB);
-    OK(cuGraphInstantiateWithFlags(&freeing, graph,
-                                   CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
-    OK(cuGraphLaunch(freeing, NULL));
-    OK(cuGraphLaunch(freeing, NULL));
-    CHECK_EQUAL(free_bytes(), before - 64 * MIB);
-    parameters.bytesize = 70 * GIB;
-    OK(cuGraphAddMemAllocNode(&alloc, graph, NULL, 0, &parameters));
-    parameters.bytesize = 20 * GIB;
-    OK(cuGraphAddMemAllocNode(&alloc, graph, NULL, 0, &parameters));
-    OK(cuGraphInstantiateWithFlags(&freeing, graph,
-                                   CUDA_GRAPH_INSTANTIATE_FLAG_AUTO_FREE_ON_LAUNCH));
-    FAILS(CUDA_ERROR_OUT_OF_MEMORY, cuGraphLaunch(freeing, NULL));
-    CHECK(free_bytes() >= before - 64 * MIB);
-}
-
 CASE(edges_must_make_sense)
 {
     new_context();
@@ -437,38 +325,6 @@ CASE(any_node_can_be_added_by_its_parameters)
     CHECK(parameters.alloc.dptr != 0);
     parameters = (CUgraphNodeParams){.type = CU_GRAPH_NODE_TYPE_CONDITIONAL};
     FAILS(CUDA_ERROR_NOT_SUPPORTED, cuGraphAddNode(&node, graph, NULL, 0, &parameters));
-}
-
-static int destroyed;
-
-static void destroy(void *data)
-{
-    CHECK(data == &destroyed);
-    destroyed++;
-}
-
-CASE(user_objects_live_as_long_as_the_graphs_that_hold_them)
-{
-    CUuserObject object = NULL;
-    new_context();
-    const CUgraph graph = new_graph();
-    add_spin(graph, 1000, NULL, 0);
-    OK(cuUserObjectCreate(&object, &destroyed, destroy, 1, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
-    OK(cuGraphRetainUserObject(graph, object, 1, CU_GRAPH_USER_OBJECT_MOVE));
-    const CUgraphExec exec = instantiate(graph);
-    OK(cuGraphDestroy(graph));
-    CHECK_EQUAL(destroyed, 0);
-    OK(cuGraphLaunch(exec, NULL));
-    OK(cuGraphExecDestroy(exec));
-    CHECK_EQUAL(__atomic_load_n(&destroyed, __ATOMIC_ACQUIRE), 0); /* it still runs */
-    AWAIT((pass_us(1000), __atomic_load_n(&destroyed, __ATOMIC_ACQUIRE) == 1));
-    OK(cuUserObjectCreate(&object, &destroyed, destroy, 2, CU_USER_OBJECT_NO_DESTRUCTOR_SYNC));
-    OK(cuUserObjectRetain(object, 1));
-    OK(cuUserObjectRelease(object, 2));
-    CHECK_EQUAL(destroyed, 1);
-    OK(cuUserObjectRelease(object, 1));
-    CHECK_EQUAL(destroyed, 2);
-    FAILS(CUDA_ERROR_INVALID_VALUE, cuUserObjectRelease(object, 1));
 }
 
 CASE(a_long_chain_is_no_problem)

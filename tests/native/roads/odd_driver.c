@@ -103,13 +103,24 @@ CUresult cuMemAllocPitch_v2(CUdeviceptr *address, size_t *pitch, size_t width, s
     return cuMemAlloc_v2(address, *pitch * height);
 }
 
-/* Hands out whatever the program's scope has under the name: the replacement itself. */
+static CUresult private_alloc(CUdeviceptr *address, size_t bytes)
+{
+    return cuMemAlloc_v2(address, bytes);
+}
+
+/*
+ * Hands out whatever the program's scope has under the name: the replacement itself. For some
+ * versions it has a function of its own, at an address that it does not export.
+ */
 CUresult cuGetProcAddress_v2(const char *symbol, void **function, int version, cuuint64_t flags,
                              CUdriverProcAddressQueryResult *status)
 {
     char name[64];
-    (void)version;
     (void)flags;
+    if (strcmp(symbol, "cuMemAlloc") == 0 && version != 12000) {
+        *function = (void *)private_alloc;
+        return CUDA_SUCCESS;
+    }
     strcpy(name, symbol);
     *function = dlsym(RTLD_DEFAULT, strcat(name, "_v2"));
     if (*function == NULL)

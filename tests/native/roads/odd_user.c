@@ -41,5 +41,12 @@ int main(void)
     printf("pitch takes %zu\n", used_mib() - before);
     ((__typeof__(&cuMemFree_v2))find("cuMemFree"))(address);
     printf("left %zu\n", used_mib() - before);
+    void *private = NULL;
+    ask("cuMemAlloc", &private, 12010, 0, NULL);
+    ((__typeof__(&cuMemAlloc_v2))private)(&address, 64 << 20);
+    printf("a private address takes %zu\n", used_mib() - before);
+    CUdriverProcAddressQueryResult status = CU_GET_PROC_ADDRESS_SUCCESS;
+    const int newer = (int)ask("cuMemAlloc", &private, 99000, 0, &status);
+    printf("a newer one: %d, status %d, %s\n", newer, (int)status, private ? "there" : "none");
     return 0;
 }
