@@ -25,6 +25,7 @@ class Command(Protocol):
 COMMANDS = {
     "run": "aliquot.run.run",
     "ps": "aliquot.run.ps",
+    "resize": "aliquot.run.resize",
     "sim": "simgpu.command",
     "version": "aliquot.version",
 }

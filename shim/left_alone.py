@@ -8,11 +8,6 @@ something stands here for no reason any more.
 __all__ = ["DRIVER", "NVML"]
 
 DRIVER: dict[str, tuple[str, ...]] = {
-    "not throttled yet: compute shares come next; a launch itself takes no memory": (
-        *("cuLaunch", "cuLaunchGrid", "cuLaunchGridAsync"),
-        *("cuLaunchKernel", "cuLaunchKernelEx"),
-        *("cuLaunchCooperativeKernel", "cuLaunchCooperativeKernelMultiDevice"),
-    ),
     "runs on the host": ("cuLaunchHostFunc",),
     "host memory, pinned or registered; not device memory": (
         *("cuMemAllocHost", "cuMemHostAlloc", "cuMemFreeHost"),

@@ -20,9 +20,18 @@ ARTIFACTS: list[Artifact] = [
     Binding(
         name="shim-binding",
         module="shim._files",
-        cdefs=("shim/include/limits_layout.h", "shim/include/usage_layout.h"),
-        prelude='#include "limits_file.h"\n#include "usage_file.h"\n',
-        sources=("shim/src/limits.c", "shim/src/usage.c", "shim/src/liveness.c"),
+        cdefs=(
+            "shim/include/limits_layout.h",
+            "shim/include/usage_layout.h",
+            "shim/include/arbiter_layout.h",
+        ),
+        prelude='#include "limits_file.h"\n#include "usage_file.h"\n#include "arbiter.h"\n',
+        sources=(
+            "shim/src/limits.c",
+            "shim/src/usage.c",
+            "shim/src/liveness.c",
+            "shim/arbitration/*.c",
+        ),
         includes=("shim/include", "shim/abi"),
     ),
 ]

@@ -39,8 +39,12 @@ class ProcessUsage:
 class DeviceUsage:
     """What is counted per GPU for all processes together; None where the count is damaged."""
 
-    peak_bytes: int | None
-    refused: int | None
+    peak_bytes: int | None = None
+    refused: int | None = None
+    busy_ns: int = 0
+    """GPU time of all processes that ever were; this and the following of the compute half."""
+    throttled_ns: int = 0
+    launches: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +89,16 @@ def read(path: Path, kind: Kind) -> Usage:
 
 
 def _devices(words: Any, header: Any) -> tuple[DeviceUsage, ...]:
-    counters = ffi.cast("struct usage_counters *", ffi.cast("char *", words) + header.counters_at)
+    start = ffi.cast("char *", words) + header.counters_at
+    if header.kind == Kind.COMPUTE:
+        counted = ffi.cast("struct usage_compute_counters *", start)
+        return tuple(
+            DeviceUsage(
+                busy_ns=each.busy_ns, throttled_ns=each.throttled_ns, launches=each.launches
+            )
+            for each in counted[0 : header.device_count]
+        )
+    counters = ffi.cast("struct usage_counters *", start)
     return tuple(
         DeviceUsage(peak_bytes=_decoded(each.peak), refused=_decoded(each.refused))
         for each in counters[0 : header.device_count]

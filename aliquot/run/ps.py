@@ -8,18 +8,18 @@ from typing import Any
 from aliquot.run.folder import own_folder
 from aliquot.run.registry import Run, living_runs, locked
 from aliquot.sizes import format_size
-from shim.limits import LimitsError
+from shim.limits import Kind, LimitsError
 from shim.usage import UsageError
 
 HELP = "list the commands that `aliquot run` has started"
 
-_TITLES = ("RUN", "PID", "GPU", "LIMIT", "USED", "COMMAND")
+_TITLES = ("RUN", "PID", "GPU", "LIMIT", "USED", "COMPUTE", "COMMAND")
 
 
 def configure(parser: ArgumentParser) -> None:
     parser.description = (
-        "Lists the runs of this user. LIMIT and USED are those of the whole run: its commands "
-        "share one cap."
+        "Lists the runs of this user. LIMIT and USED (memory) and COMPUTE (GPU time) are those of "
+        "the whole run: its commands share one cap."
     )
     parser.add_argument(
         "-o", "--output", choices=["table", "json"], default="table", help="how to write it"
@@ -41,11 +41,14 @@ def run(options: Namespace) -> int:
 def _describe(run: Run) -> dict[str, Any] | None:
     try:
         limits, usage, indices = run.limits(), run.usage(), run.gpu_indices()
+        compute, spent = run.limits(Kind.COMPUTE), run.usage(Kind.COMPUTE)
     except (OSError, ValueError, LimitsError, UsageError):
         return None  # it ended while we looked
     living = [process for process in usage.processes if process.pid and not process.is_gone()]
     return {
         "id": run.id,
+        "policy": compute.policy.name.lower().replace("_", "-"),
+        "weight": compute.weight,
         "gpus": [
             {
                 "index": indices.get(device.uuid),
@@ -54,6 +57,10 @@ def _describe(run: Run) -> dict[str, Any] | None:
                 "used_bytes": sum(process.held_bytes[number] for process in living),
                 "peak_bytes": usage.devices[number].peak_bytes,
                 "refused": usage.devices[number].refused,
+                "compute_percent": compute.devices[number].share / 100,
+                "busy_ns": spent.devices[number].busy_ns,
+                "throttled_ns": spent.devices[number].throttled_ns,
+                "launches": spent.devices[number].launches,
             }
             for number, device in enumerate(limits.devices)
         ],
@@ -81,6 +88,7 @@ def _rows(run: dict[str, Any]) -> list[tuple[str, ...]]:
                     str(gpu["index"]),
                     limit,
                     format_size(gpu["used_bytes"]),
+                    f"{gpu['compute_percent']:g}%",
                     _one_line(command["command"]) if number == 0 else "",
                 )
             )
@@ -94,7 +102,7 @@ def _one_line(words: list[str]) -> str:
 
 
 def _print_table(rows: list[tuple[str, ...]]) -> None:
-    widths = [max(len(row[column]) for row in [_TITLES, *rows]) for column in range(5)]
+    widths = [max(len(row[column]) for row in [_TITLES, *rows]) for column in range(6)]
     for row in [_TITLES, *rows]:
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=False)]
-        print("  ".join([*cells, row[5]]).rstrip())
+        print("  ".join([*cells, row[6]]).rstrip())

@@ -9,14 +9,39 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from aliquot.arbitration import Member
 from aliquot.run.gpus import Gpu
 from shim import limits, usage
-from shim.limits import DeviceLimits, Kind, Limits
+from shim.limits import WHOLE, DeviceLimits, Kind, Limits, Policy
 
-__all__ = ["RUN_VARIABLE", "Command", "Membership", "Run", "create", "living_runs", "locked"]
+__all__ = [
+    "RUN_VARIABLE",
+    "WHOLE_GPU",
+    "Command",
+    "Compute",
+    "Membership",
+    "Run",
+    "create",
+    "living_runs",
+    "locked",
+    "members",
+]
 
 RUN_VARIABLE = "ALIQUOT_RUN"
 """Tells the shim the folder of its run."""
+
+
+@dataclass(frozen=True, slots=True)
+class Compute:
+    """How much of each GPU's time a run may use."""
+
+    share: int
+    """In hundredths of a percent."""
+    policy: Policy
+    weight: int = 1
+
+
+WHOLE_GPU = Compute(WHOLE, Policy.FIXED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +69,16 @@ class Run:
         """NVML's number of each GPU, by uuid."""
         return dict(json.loads((self.folder / "gpus.json").read_text()))
 
-    def limits(self) -> Limits:
-        return limits.read(self.file(Kind.MEMORY, "limits"), Kind.MEMORY)
+    def limits(self, kind: Kind = Kind.MEMORY) -> Limits:
+        return limits.read(self.file(kind, "limits"), kind)
 
-    def usage(self) -> usage.Usage:
-        return usage.read(self.file(Kind.MEMORY, "usage"), Kind.MEMORY)
+    def usage(self, kind: Kind = Kind.MEMORY) -> usage.Usage:
+        return usage.read(self.file(kind, "usage"), kind)
+
+    def change(self, changed: Limits) -> None:
+        """Publishes new limits in both halves; running processes see them at once."""
+        for kind in Kind:
+            limits.update(self.file(kind, "limits"), changed)
 
     def commands(self) -> list[Command]:
         """The commands whose `aliquot run` is still there."""
@@ -115,13 +145,19 @@ def locked(folder: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def create(folder: Path, name: str | None, caps: Sequence[tuple[Gpu, int]]) -> Run:
+def create(
+    folder: Path, name: str | None, caps: Sequence[tuple[Gpu, int]], compute: Compute = WHOLE_GPU
+) -> Run:
     """A new run with a cap in bytes for each GPU. The caller holds the folder's lock."""
     run = Run(folder / (name or f"run-{os.urandom(3).hex()}"))
     run.folder.mkdir(mode=0o700)
     (run.folder / "commands").mkdir()
     (run.folder / "gpus.json").write_text(json.dumps({gpu.uuid: gpu.index for gpu, _ in caps}))
-    granted = Limits(tuple(DeviceLimits(gpu.uuid, cap) for gpu, cap in caps))
+    granted = Limits(
+        tuple(DeviceLimits(gpu.uuid, cap, compute.share) for gpu, cap in caps),
+        compute.policy,
+        compute.weight,
+    )
     for kind in Kind:
         run.file(kind, "limits").parent.mkdir()
         usage.create(run.file(kind, "usage"), kind, len(caps), mode=0o600)
@@ -143,6 +179,20 @@ def living_runs(folder: Path) -> list[Run]:
             found.append(run)
         else:
             shutil.rmtree(entry, ignore_errors=True)
+    return found
+
+
+def members(folder: Path) -> list[Member]:
+    """All runs, as the arbiter sees them; one that is being made or cleared away is left out."""
+    found = []
+    for entry in folder.iterdir():
+        if not entry.is_dir():
+            continue
+        try:
+            gpus = tuple(Run(entry).gpu_indices())
+        except (OSError, ValueError):
+            continue
+        found.append(Member.of_run(entry.name, entry, gpus))
     return found
 
 

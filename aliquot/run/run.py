@@ -4,17 +4,21 @@ import argparse
 import os
 import re
 import sys
+from functools import partial
 from pathlib import Path
 
 import shim
+from aliquot.arbitration import Arbitration
 from aliquot.errors import OperationError, UserError
 from aliquot.run import gpus, registry
 from aliquot.run.child import attend, hold_signals, start
+from aliquot.run.compute import add_compute_options, check_same, parse_compute
 from aliquot.run.folder import own_folder
-from aliquot.run.registry import RUN_VARIABLE, Membership, Run
+from aliquot.run.registry import RUN_VARIABLE, WHOLE_GPU, Compute, Membership, Run
 from aliquot.sizes import format_size, parse_size
+from shim.limits import WHOLE
 
-HELP = "run a command with a cap on the GPU memory it can use"
+HELP = "run a command with a cap on the GPU memory and the GPU time it can use"
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 _CONTAINER = Path("/etc/aliquot")
@@ -22,15 +26,19 @@ _CONTAINER = Path("/etc/aliquot")
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = (
-        "Runs a command that sees and gets at most SIZE of each GPU's memory. Several runs share "
-        "a GPU; all processes of one run share its cap."
+        "Runs a command that sees and gets at most SIZE of each GPU's memory and PERCENT of its "
+        "time. Several runs share a GPU; all processes of one run share its cap."
     )
-    parser.usage = "aliquot run --memory SIZE [--gpu N|UUID]... [--name NAME] -- COMMAND ..."
+    parser.usage = (
+        "aliquot run --memory SIZE [--compute PERCENT [--policy POLICY] [--weight N]] "
+        "[--gpu N|UUID]... [--name NAME] -- COMMAND ..."
+    )
     parser.add_argument(
         "--memory",
         metavar="SIZE",
         help="cap on each GPU: 4Gi, 4096Mi, 25%% of the GPU, or bytes",
     )
+    add_compute_options(parser)
     parser.add_argument(
         "--gpu",
         metavar="N|UUID",
@@ -51,13 +59,20 @@ def run(options: argparse.Namespace) -> int:
     command = options.words[1:] if options.words[:1] == ["--"] else options.words
     _check(options, command)
     # NVML can be slow: it is asked while Ctrl-C still ends us, and while we hold nobody up.
-    chosen = gpus.choose(gpus.find(), options.gpu) if options.memory or options.gpu else []
+    compute = parse_compute(options)
+    asks = options.memory or options.gpu or compute
+    chosen = gpus.choose(gpus.find(), options.gpu) if asks else []
     caps = [(gpu, _cap(options.memory, gpu)) for gpu in chosen if options.memory]
     mask = hold_signals()
     folder = own_folder()
     with registry.locked(folder):
         share = _join(folder, options.name, chosen if options.gpu else [], caps)
-        membership = Membership(share or _create(folder, options.name, caps))
+        if share is not None and compute is not None:
+            check_same(share, compute)
+        if share is None and compute is not None and not caps:
+            # As for pods: who asks for a part of the time gets that part of the memory.
+            caps = [(gpu, gpu.memory_bytes * compute.share // WHOLE) for gpu in chosen]
+        membership = Membership(share or _create(folder, options.name, caps, compute or WHOLE_GPU))
     try:
         try:
             pid = start(command, _environment(membership.run), mask)
@@ -65,6 +80,8 @@ def run(options: argparse.Namespace) -> int:
             return _fail_like_a_shell(command[0], error)
         membership.announce(pid, command)
         _let_go_of_streams(keep=membership.descriptor)
+        # Descriptors that are opened from here on stay.
+        Arbitration(folder / ".arbiter", partial(registry.members, folder)).start()
         return attend(pid)
     finally:
         membership.leave()
@@ -84,7 +101,7 @@ def _check(options: argparse.Namespace, command: list[str]) -> None:
             f"{options.name!r} is no name for a run; use letters, digits, dots, dashes and "
             "underscores, 63 at most"
         )
-    if options.name is None and options.memory is None:
+    if options.name is None and options.memory is None and options.compute is None:
         raise UserError("how much GPU memory? Say it like --memory 4Gi")
     if any((_CONTAINER / kind).exists() for kind in ("memory", "compute")):
         raise UserError("this container has limits of its own, and they cannot be divided again")
@@ -107,10 +124,12 @@ def _cap(size: str, gpu: gpus.Gpu) -> int:
     return cap_bytes
 
 
-def _create(folder: Path, name: str | None, caps: list[tuple[gpus.Gpu, int]]) -> Run:
+def _create(
+    folder: Path, name: str | None, caps: list[tuple[gpus.Gpu, int]], compute: Compute
+) -> Run:
     if not caps:
         raise UserError(f"there is no run {name} to join; to make it, add --memory SIZE")
-    return registry.create(folder, name, caps)
+    return registry.create(folder, name, caps, compute)
 
 
 def _join(

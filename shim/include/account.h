@@ -8,6 +8,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "account_files.h"
 #include "limits_file.h"
 #include "usage_file.h"
 
@@ -44,6 +45,9 @@ struct account {
 
 /* Hidden, so that it is reached without a detour through the global offset table. */
 extern struct account account __attribute__((visibility("hidden")));
+
+/* The compute half, mapped with the memory half; budget.c keeps it. */
+extern struct account_files account_compute;
 
 /* What other threads may be changing, and where any order will do. */
 #define private_load(variable) __atomic_load_n(&(variable), __ATOMIC_RELAXED)

@@ -9,13 +9,13 @@
 
 enum { WHY_BYTES = 320 };
 
-/* What stays mapped for the life of the process, and what was read from it first. */
+/* One half, mapped for the life of the process, and what was read from it first. */
 struct account_files {
-    const void *limits; /* memory limits, shared, read-only */
+    const void *limits; /* shared, read-only */
     size_t limits_bytes;
     struct limits_body body; /* the first valid copy, and the slot it came from */
     int slot;
-    void *usage; /* memory usage, shared */
+    void *usage; /* shared */
     size_t usage_bytes;
     struct usage_header shape; /* the header of `usage`, as it was when it was checked */
     volatile bool limits_lost; /* truncated under us: reads as zeroes now */
@@ -27,4 +27,5 @@ struct account_files {
  * memory nor a compute directory, the environment may name a local run. All four files must be
  * good; if not, `why` says which one is not.
  */
-bool account_files_open(struct account_files *files, char why[WHY_BYTES]);
+bool account_files_open(struct account_files *memory, struct account_files *compute,
+                        char why[WHY_BYTES]);

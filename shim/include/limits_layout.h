@@ -22,6 +22,7 @@ enum {
     LIMITS_DEVICES = 16,
     LIMITS_UUID_BYTES = 16,
     LIMITS_WHOLE = 10000, /* a whole device's compute, in hundredths of a percent */
+    LIMITS_RATIOS = 8,
 };
 
 /* Which half of an allocation a limits or usage file belongs to. */
@@ -38,13 +39,21 @@ enum limits_fault {
     LIMITS_DAMAGED = -5,
 };
 
+/* How much more or less GPU time a process has used, by NVML, than it was charged. */
+struct limits_ratio {
+    uint16_t slot;        /* in the compute usage file */
+    uint16_t thousandths; /* used over charged; 0: nothing said */
+};
+
 struct limits_device {
     uint8_t uuid[LIMITS_UUID_BYTES];
     uint64_t limit_bytes;    /* UINT64_MAX: no cap, said outright; 0: not a byte */
     uint32_t share;          /* guaranteed compute, in hundredths of a percent */
     uint32_t grant;          /* compute allowed until grant_until_ns, in the same unit */
     uint64_t grant_until_ns; /* CLOCK_MONOTONIC, the same in every container of a host */
-    uint64_t reserved[10];
+    uint64_t contended_ns;   /* when another container was last seen on the device, same clock */
+    struct limits_ratio ratios[LIMITS_RATIOS]; /* as long as the grant holds */
+    uint64_t reserved[5];
 };
 
 struct limits_head {

@@ -10,6 +10,8 @@
 
 _Static_assert(sizeof(struct usage_header) == 64, "the header is part of the file format");
 _Static_assert(sizeof(struct usage_counters) == 64, "one cache line per device");
+_Static_assert(sizeof(struct usage_compute_counters) == sizeof(struct usage_counters),
+               "both kinds have their counters in the same place");
 
 /* USAGE_CODE * USAGE_CODE_INVERSE == 1 modulo 2^64. */
 #define USAGE_CODE_INVERSE UINT64_C(6378838547611259153)

@@ -21,12 +21,19 @@ enum {
     USAGE_FILE_BYTES_MAX = 65536, /* the tmpfs that holds it */
     USAGE_SLOTS_MAX = 1024,       /* fewer when many devices share the file */
     USAGE_CODE = 65521,           /* a prime: no flip of two bits keeps a word valid */
-    USAGE_MEASURES_MAX = 3,
+    USAGE_MEASURES_MAX = 6,
 };
 
 /* The words that a process has for each device, by kind of file. */
 enum usage_memory_measure { USAGE_HELD_BYTES = 0 };
-enum usage_compute_measure { USAGE_BUSY_NS = 0, USAGE_THROTTLED_NS = 1, USAGE_LAUNCHES = 2 };
+enum usage_compute_measure {
+    USAGE_BUSY_NS = 0,      /* GPU time charged */
+    USAGE_THROTTLED_NS = 1, /* time for which launches were held */
+    USAGE_LAUNCHES = 2,
+    USAGE_DEALT_NS = 3,   /* GPU time that was dealt to the process, by whichever process */
+    USAGE_ACCEPTS_NS = 4, /* ... and up to where it takes more */
+    USAGE_ACTIVE_NS = 5,  /* when it last had work on the device; CLOCK_MONOTONIC */
+};
 
 /* What is wrong with a usage file, as usage_check answers it. */
 enum usage_fault {
@@ -59,6 +66,18 @@ struct usage_counters {
     uint64_t peak;    /* most bytes that were ever held at once */
     uint64_t refused; /* allocations */
     uint64_t reserved[5];
+};
+
+/* The same place in a compute file. Plain words; times are CLOCK_MONOTONIC. */
+struct usage_compute_counters {
+    uint64_t dealt_until_ns; /* the container's share has been dealt up to here */
+    uint64_t active_ns;      /* when work was last on the device */
+    uint64_t wanted_ns;      /* when a launch was last held for lack of budget */
+    uint64_t busy_ns;        /* GPU time charged by all processes that ever were */
+    uint64_t occupied_ns;    /* time for which work was on the device, running or waiting */
+    uint64_t throttled_ns;   /* time for which launches were held, by all that ever were */
+    uint64_t launches;       /* likewise */
+    uint64_t reserved;
 };
 
 /* One slot, decoded. A damaged word reads as 0 and is counted. */

@@ -21,6 +21,7 @@ static uint64_t nowhere;
 struct account account = {.owner = &nowhere, .self = USAGE_FREE, .watch = &nowhere};
 
 static struct account_files files;
+struct account_files account_compute;
 static int phase = CLOSED;
 static bool is_mapped;
 static int refreshing;
@@ -123,7 +124,7 @@ static void start_as_child(void)
 static bool map_files(void)
 {
     char why[WHY_BYTES];
-    if (!account_files_open(&files, why))
+    if (!account_files_open(&files, &account_compute, why))
         return fail(why);
     hold_nothing();
     lay_out();

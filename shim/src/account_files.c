@@ -28,6 +28,14 @@ struct places {
     char usage[PLACE_BYTES];
 };
 
+struct half {
+    const char *name;
+    uint32_t kind; /* enum account_kind */
+};
+
+static const struct half MEMORY = {"memory", ACCOUNT_MEMORY};
+static const struct half COMPUTE = {"compute", ACCOUNT_COMPUTE};
+
 struct opened {
     int fd;
     size_t bytes;
@@ -86,34 +94,11 @@ static bool open_file(struct opened *file, const char *place, const char *kind, 
     return refuse(why, "%s is not a file", file->path);
 }
 
-/* The compute files are only looked at: who enforces compute maps them. */
-static bool check_compute(const struct places *places, char why[WHY_BYTES])
-{
-    struct opened file;
-    struct limits_file limits;
-    struct limits_body body;
-    if (!open_file(&file, places->limits, "compute", "limits", O_RDONLY, why))
-        return false;
-    ssize_t length = pread(file.fd, &limits, sizeof limits, 0);
-    close(file.fd);
-    int fault = limits_read(&limits, length < 0 ? 0 : (size_t)length, ACCOUNT_COMPUTE, &body);
-    if (fault < 0)
-        return refuse(why, "%s %s", file.path, limits_fault_text(fault));
-
-    struct usage_header header;
-    if (!open_file(&file, places->usage, "compute", "usage", O_RDWR, why))
-        return false;
-    length = pread(file.fd, &header, sizeof header, 0);
-    close(file.fd);
-    fault = usage_check(&header, length < (ssize_t)sizeof header ? 0 : file.bytes, ACCOUNT_COMPUTE);
-    return fault == 0 || refuse(why, "%s %s", file.path, usage_fault_text(fault));
-}
-
 static bool map_limits(struct account_files *files, const struct places *places,
-                       char why[WHY_BYTES])
+                       const struct half *half, char why[WHY_BYTES])
 {
     struct opened file;
-    if (!open_file(&file, places->limits, "memory", "limits", O_RDONLY, why))
+    if (!open_file(&file, places->limits, half->name, "limits", O_RDONLY, why))
         return false;
     if (file.bytes < sizeof(struct limits_header)) {
         close(file.fd);
@@ -127,14 +112,15 @@ static bool map_limits(struct account_files *files, const struct places *places,
     files->limits = start;
     if (!sigbus_guard(start, files->limits_bytes, &files->limits_lost))
         return refuse(why, "cannot guard %s", file.path);
-    files->slot = limits_read(start, files->limits_bytes, ACCOUNT_MEMORY, &files->body);
+    files->slot = limits_read(start, files->limits_bytes, half->kind, &files->body);
     return files->slot >= 0 || refuse(why, "%s %s", file.path, limits_fault_text(files->slot));
 }
 
-static bool map_usage(struct account_files *files, const struct places *places, char why[WHY_BYTES])
+static bool map_usage(struct account_files *files, const struct places *places,
+                      const struct half *half, char why[WHY_BYTES])
 {
     struct opened file;
-    if (!open_file(&file, places->usage, "memory", "usage", O_RDWR, why))
+    if (!open_file(&file, places->usage, half->name, "usage", O_RDWR, why))
         return false;
     if (file.bytes < sizeof files->shape) {
         close(file.fd);
@@ -150,7 +136,7 @@ static bool map_usage(struct account_files *files, const struct places *places, 
         return refuse(why, "cannot guard %s", file.path);
     /* The copy is what counts from now on: whatever becomes of the file, the shape stays. */
     memcpy(&files->shape, files->usage, sizeof files->shape);
-    int fault = usage_check(&files->shape, bytes, ACCOUNT_MEMORY);
+    int fault = usage_check(&files->shape, bytes, half->kind);
     if (fault != 0)
         return refuse(why, "%s %s", file.path, usage_fault_text(fault));
     if (files->shape.device_count != files->body.head.device_count)
@@ -166,14 +152,26 @@ static void drop(void *start, size_t bytes)
     munmap(start, bytes);
 }
 
-bool account_files_open(struct account_files *files, char why[WHY_BYTES])
+static bool open_half(struct account_files *files, const struct places *places,
+                      const struct half *half, char why[WHY_BYTES])
 {
-    struct places places;
     memset(files, 0, sizeof *files);
-    if (find(&places, why) && map_limits(files, &places, why) && map_usage(files, &places, why) &&
-        check_compute(&places, why))
+    if (map_limits(files, places, half, why) && map_usage(files, places, half, why))
         return true;
     drop((void *)(uintptr_t)files->limits, files->limits_bytes);
     drop(files->usage, files->usage_bytes);
+    return false;
+}
+
+bool account_files_open(struct account_files *memory, struct account_files *compute,
+                        char why[WHY_BYTES])
+{
+    struct places places;
+    if (!find(&places, why) || !open_half(memory, &places, &MEMORY, why))
+        return false;
+    if (open_half(compute, &places, &COMPUTE, why))
+        return true;
+    drop((void *)(uintptr_t)memory->limits, memory->limits_bytes);
+    drop(memory->usage, memory->usage_bytes);
     return false;
 }

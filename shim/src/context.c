@@ -9,6 +9,7 @@
 #include "allocations.h"
 #include "device.h"
 #include "pool.h"
+#include "probe.h"
 #include "virtual.h"
 
 /* Where a context cannot be seen, or not be told from what neighbours do at the same time. */
@@ -128,7 +129,11 @@ CREATES(cuVDPAUCtxCreate_v2,
     EXPORT CUresult name(CUcontext context)                                                        \
     {                                                                                              \
         ENTER(name, context);                                                                      \
+        probes_hold();                                                                             \
         const CUresult result = REAL(name, context);                                               \
+        if (result == CUDA_SUCCESS)                                                                \
+            probes_forget(context);                                                                \
+        probes_release();                                                                          \
         if (result == CUDA_SUCCESS)                                                                \
             context_end((uintptr_t)context);                                                       \
         return result;                                                                             \
@@ -150,7 +155,11 @@ EXPORT CUresult cuCtxAttach(CUcontext *context, unsigned flags)
 EXPORT CUresult cuCtxDetach(CUcontext context)
 {
     ENTER(cuCtxDetach, context);
+    probes_hold();
     const CUresult result = REAL(cuCtxDetach, context);
+    if (result == CUDA_SUCCESS)
+        probes_forget(context);
+    probes_release();
     struct allocation entry;
     if (result != CUDA_SUCCESS)
         return result;

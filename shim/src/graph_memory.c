@@ -16,6 +16,7 @@
 #include "device.h"
 #include "private.h"
 #include "spin.h"
+#include "throttle.h"
 
 struct reserve {
     uint64_t charged_bytes;
@@ -202,12 +203,12 @@ static void settle_launch(CUgraphExec graph, const struct needs *needs, CUresult
 
 /* --- replacements -------------------------------------------------------------------------- */
 
-#define LAUNCHES(name)                                                                             \
-    EXPORT CUresult name(CUgraphExec graph, CUstream stream)                                       \
+/* Calls what makes a graph resident, with the memory for it. */
+#define RESIDES(name)                                                                              \
+    static CUresult reside_by_##name(CUgraphExec graph, CUstream stream)                           \
     {                                                                                              \
-        ENTER(name, graph, stream);                                                                \
         if (LIKELY(!are_graphs_allocating))                                                        \
-            return real.name(graph, stream);                                                       \
+            return REAL(name, graph, stream);                                                      \
         struct needs needs;                                                                        \
         needs_of_launch(graph, &needs);                                                            \
         if (needs.any && !take(&needs))                                                            \
@@ -217,10 +218,29 @@ static void settle_launch(CUgraphExec graph, const struct needs *needs, CUresult
             settle_launch(graph, &needs, result);                                                  \
         return result;                                                                             \
     }
-LAUNCHES(cuGraphLaunch)
-LAUNCHES(cuGraphLaunch_ptsz)
-LAUNCHES(cuGraphUpload)
-LAUNCHES(cuGraphUpload_ptsz)
+
+#define UPLOADS(name)                                                                              \
+    RESIDES(name)                                                                                  \
+    EXPORT CUresult name(CUgraphExec graph, CUstream stream)                                       \
+    {                                                                                              \
+        ENTER(name, graph, stream);                                                                \
+        return reside_by_##name(graph, stream);                                                    \
+    }
+UPLOADS(cuGraphUpload)
+UPLOADS(cuGraphUpload_ptsz)
+
+#define LAUNCHES(name, per_thread)                                                                 \
+    RESIDES(name)                                                                                  \
+    EXPORT CUresult name(CUgraphExec graph, CUstream stream)                                       \
+    {                                                                                              \
+        ENTER(name, graph, stream);                                                                \
+        struct probe *probe = throttle_graph(graph, stream, per_thread);                           \
+        const CUresult result = reside_by_##name(graph, stream);                                   \
+        throttle_launched(probe, result);                                                          \
+        return result;                                                                             \
+    }
+LAUNCHES(cuGraphLaunch, false)
+LAUNCHES(cuGraphLaunch_ptsz, true)
 
 /* `uploads` tells whether the call also takes the memory. */
 #define INSTANTIATES(name, uploads, parameters, ...)                                               \

@@ -4,6 +4,7 @@
 #include "context.h"
 #include "device.h"
 #include "private.h"
+#include "probe.h"
 #include "spin.h"
 
 /* Held while a primary context may come or go, so that one thread sees it come. */
@@ -71,8 +72,13 @@ ACTIVATES(cuGreenCtxCreate, (void)REAL(cuGreenCtxDestroy, *green),
     {                                                                                              \
         ENTER(name, ordinal);                                                                      \
         lock();                                                                                    \
+        probes_hold();                                                                             \
         const CUresult result = REAL(name, ordinal);                                               \
-        if (result == CUDA_SUCCESS && !is_active(ordinal))                                         \
+        const bool ended = result == CUDA_SUCCESS && !is_active(ordinal);                          \
+        if (ended)                                                                                 \
+            probes_forget_device(device_of(ordinal));                                              \
+        probes_release();                                                                          \
+        if (ended)                                                                                 \
             context_end(device_primary(ordinal));                                                  \
         unlock();                                                                                  \
         return result;                                                                             \
@@ -86,10 +92,14 @@ EXPORT CUresult cuGreenCtxDestroy(CUgreenCtx green)
 {
     ENTER(cuGreenCtxDestroy, green);
     lock();
+    probes_hold();
     const CUresult result = REAL(cuGreenCtxDestroy, green);
     for (CUdevice ordinal = 0; result == CUDA_SUCCESS && ordinal < DEVICES_MOST; ordinal++)
-        if (device_of(ordinal) >= 0 && !is_active(ordinal))
+        if (device_of(ordinal) >= 0 && !is_active(ordinal)) {
+            probes_forget_device(device_of(ordinal));
             context_end(device_primary(ordinal));
+        }
+    probes_release();
     unlock();
     return result;
 }

@@ -42,6 +42,8 @@ enum treatment {
     TREATMENT_SHOWS,
     TREATMENT_FINDS,
     TREATMENT_OPENS,
+    TREATMENT_THROTTLES,
+    TREATMENT_ORDERS,
 };
 
 struct row {

@@ -76,6 +76,8 @@ void usage_format(void *image, uint32_t kind, uint32_t device_count)
     uint32_t coded_end = kind == ACCOUNT_MEMORY ? bytes : header.words_at;
     for (uint32_t i = 0; i < bytes / sizeof *words; i++)
         words[i] = i < coded_end / sizeof *words ? USAGE_FREE : 0;
+    if (kind == ACCOUNT_COMPUTE)
+        memset((char *)image + header.counters_at, 0, header.owners_at - header.counters_at);
     memcpy(image, &header, sizeof header);
 }
 

@@ -336,15 +336,22 @@ def test_ps_lists_what_runs_where(program: Path, env: dict[str, str], node: Simu
                 "used_bytes": GIB,
                 "peak_bytes": 3 * GIB // 2,
                 "refused": 1,
+                "compute_percent": 100.0,
+                "busy_ns": 0,
+                "throttled_ns": 0,
+                "launches": 0,
             }
         ]
         assert command["command"] == [str(program)]
         assert run["processes"] == [{"pid": command["pid"], "used_bytes": [GIB]}]
         table = aliquot(env, "ps").stdout.splitlines()
-        assert table[0].split() == ["RUN", "PID", "GPU", "LIMIT", "USED", "COMMAND"]
-        assert table[1].split() == ["train", str(command["pid"]), "1", "4Gi", "1Gi", str(program)]
+        assert table[0].split() == ["RUN", "PID", "GPU", "LIMIT", "USED", "COMPUTE", "COMMAND"]
+        share = ["1", "4Gi", "1Gi", "100%"]
+        assert table[1].split() == ["train", str(command["pid"]), *share, str(program)]
         client.leave()
-    assert aliquot(env, "ps").stdout.splitlines() == ["RUN  PID  GPU  LIMIT  USED  COMMAND"]
+    assert aliquot(env, "ps").stdout.splitlines() == [
+        "RUN  PID  GPU  LIMIT  USED  COMPUTE  COMMAND"
+    ]
     assert folders(env) == []
 
 

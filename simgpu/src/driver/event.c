@@ -176,7 +176,9 @@ static void note_reached(struct event *event)
 {
     if (event->reached_ns != 0 || (event->flags & CU_EVENT_DISABLE_TIMING) != 0)
         return;
-    const uint64_t wall = sim_wall(event->position.device, event->position.end_ns);
+    /* Before the first work of the process everything is reached: when it is recorded, then. */
+    const uint64_t end_ns = event->position.end_ns;
+    const uint64_t wall = end_ns == 0 ? 0 : sim_wall(event->position.device, end_ns);
     event->reached_ns = wall > event->recorded_ns ? wall : event->recorded_ns;
 }
 

@@ -1,0 +1,191 @@
+/* Estimates of what launches cost; see cost.h for the idea. */
+
+#include "cost.h"
+
+#include <string.h>
+
+struct cost cost_entries[COST_ENTRIES];
+
+void cost_reset(struct cost *cost, uint64_t key, void *meter)
+{
+    __atomic_store_n(&cost->key, 0, __ATOMIC_RELEASE);
+    memset(cost, 0, sizeof *cost);
+    cost->meter = meter;
+    cost->estimate_ns = COST_UNKNOWN_NS;
+    __atomic_store_n(&cost->key, key, __ATOMIC_RELEASE);
+}
+
+static int32_t launches_open(const struct cost *cost)
+{
+    return cost->interval - __atomic_load_n(&cost->countdown, __ATOMIC_RELAXED);
+}
+
+struct cost_window cost_close(struct cost *cost)
+{
+    int32_t launches = launches_open(cost);
+    if (launches < 1) /* a race between threads lost a count */
+        launches = 1;
+    struct cost_window window = {
+        .charged_ns = cost->open_ns + (int64_t)(launches - cost->open_launches) * cost->estimate_ns,
+        .launches = launches,
+    };
+    cost->open_ns = 0;
+    cost->open_launches = 0;
+    __atomic_store_n(&cost->countdown, cost->interval, __ATOMIC_RELAXED);
+    return window;
+}
+
+static int64_t peak(const struct cost *cost)
+{
+    return cost->peak_ns > cost->older_peak_ns ? cost->peak_ns : cost->older_peak_ns;
+}
+
+static void note_peak(struct cost *cost, int64_t span_ns, uint64_t now_ns)
+{
+    if (now_ns - cost->peak_since_ns > COST_PEAK_NS) {
+        cost->older_peak_ns = cost->peak_ns;
+        cost->peak_ns = 0;
+        cost->peak_since_ns = now_ns;
+    }
+    if (span_ns > cost->peak_ns)
+        cost->peak_ns = span_ns;
+}
+
+/* Measuring is frequent while a kernel is new or its cost varies, and rare when it is steady. */
+static int32_t next_interval(const struct cost *cost, bool steady)
+{
+    if (!steady || cost->samples + cost->waited < COST_STEADY_SAMPLES)
+        return 0;
+    int64_t interval = COST_MEASURE_NS / (peak(cost) + 1);
+    return (int32_t)(interval < COST_INTERVAL_MAX ? interval : COST_INTERVAL_MAX);
+}
+
+static void set_interval(struct cost *cost, int32_t interval)
+{
+    /* Moved together, so the number of open launches stays what it was. */
+    int32_t change = interval - cost->interval;
+    cost->interval = interval;
+    __atomic_fetch_add(&cost->countdown, change, __ATOMIC_RELAXED);
+}
+
+bool cost_postpone(struct cost *cost)
+{
+    if (!cost_known(cost) || cost->estimate_ns > COST_CHEAP_NS ||
+        __atomic_load_n(&cost->under_way, __ATOMIC_RELAXED) < 2)
+        return false;
+    set_interval(cost, cost->interval + COST_INTERVAL_MAX / 4);
+    return true;
+}
+
+static void set_estimate(struct cost *cost, int64_t estimate_ns)
+{
+    int32_t open = launches_open(cost);
+    cost->open_ns += (int64_t)(open - cost->open_launches) * cost->estimate_ns;
+    cost->open_launches = open;
+    __atomic_store_n(&cost->estimate_ns, estimate_ns, __ATOMIC_RELAXED);
+}
+
+static bool is_near(int64_t a, int64_t b)
+{
+    int64_t larger = a > b ? a : b;
+    int64_t apart = a > b ? a - b : b - a;
+    return apart <= larger / 4 + 1000;
+}
+
+/*
+ * A low one of the remembered spans: of 16 the third lowest, so that two odd ones do not count, and
+ * three without a slice of others in them are enough.
+ */
+static int64_t low_span(const struct cost *cost)
+{
+    uint32_t sorted[COST_SPANS];
+    uint32_t count = cost->samples < COST_SPANS ? cost->samples : COST_SPANS;
+    for (uint32_t i = 0; i < count; i++) {
+        uint32_t at = i;
+        for (; at > 0 && sorted[at - 1] > cost->spans[i]; at--)
+            sorted[at] = sorted[at - 1];
+        sorted[at] = cost->spans[i];
+    }
+    return sorted[count / 8];
+}
+
+static int64_t learn_alone(struct cost *cost, const struct cost_window *window, int64_t span_ns)
+{
+    bool steady = is_near(span_ns, cost->last_ns);
+    /*
+     * The launches between two measurements took what both say. When the two differ, the cost has
+     * changed somewhere between; the measured launch is then the first of the new kind, because a
+     * cost that changes often is measured at every launch.
+     */
+    int64_t others_ns = steady ? (span_ns + cost->last_ns) / 2 : cost->last_ns;
+    if (cost->samples == 1)
+        others_ns = span_ns;
+    int64_t took_ns = span_ns + (int64_t)(window->launches - 1) * others_ns;
+    int64_t estimate_ns = cost->estimate_ns;
+    estimate_ns = cost->samples == 1 ? span_ns : estimate_ns + (span_ns - estimate_ns) / 4;
+    set_estimate(cost, estimate_ns);
+    set_interval(cost, next_interval(cost, steady));
+    return took_ns - window->charged_ns;
+}
+
+/*
+ * Under contention a span is the cost plus what others had of the GPU meanwhile; the low spans are
+ * the honest ones, and no single one is believed.
+ */
+static int64_t learn_contended(struct cost *cost, const struct cost_window *window,
+                               int64_t estimate_ns)
+{
+    bool is_new = cost->samples <= COST_STEADY_SAMPLES;
+    set_estimate(cost, estimate_ns);
+    set_interval(cost, next_interval(cost, is_near(estimate_ns, cost->last_ns)));
+    return is_new ? (int64_t)window->launches * estimate_ns - window->charged_ns : 0;
+}
+
+/*
+ * A span that contains waiting is only an upper bound. Where there are no others, the lowest of
+ * some is taken: sooner or later a launch finds the GPU free.
+ */
+static int64_t lowest_waited(struct cost *cost, int64_t span_ns)
+{
+    if (cost->waited++ % COST_SPANS == 0) {
+        cost->lowest[1] = cost->waited > 1 ? cost->lowest[0] : (uint32_t)span_ns;
+        cost->lowest[0] = (uint32_t)span_ns;
+    }
+    if (span_ns < cost->lowest[0])
+        cost->lowest[0] = (uint32_t)span_ns;
+    return cost->lowest[0] < cost->lowest[1] ? cost->lowest[0] : cost->lowest[1];
+}
+
+int64_t cost_learn(struct cost *cost, const struct cost_window *window, int64_t span_ns,
+                   enum span_quality quality, uint64_t now_ns)
+{
+    if (span_ns < 0)
+        span_ns = 0;
+    if (span_ns > COST_SPAN_NS_MAX)
+        span_ns = COST_SPAN_NS_MAX;
+    int64_t correction_ns = 0;
+    int64_t believed_ns = cost->estimate_ns;
+    if (quality == SPAN_WAITED && cost->samples > 0) {
+        int64_t lowest = lowest_waited(cost, span_ns);
+        if (lowest < cost->estimate_ns || cost->waited > 2 * COST_SPANS) {
+            correction_ns = learn_contended(cost, window, lowest);
+            believed_ns = lowest;
+        } else {
+            set_interval(cost, next_interval(cost, true));
+        }
+    } else {
+        cost->waited = 0;
+        cost->spans[cost->samples % COST_SPANS] = (uint32_t)span_ns;
+        __atomic_store_n(&cost->samples, cost->samples + 1, __ATOMIC_RELAXED);
+        if (quality == SPAN_ALONE) {
+            correction_ns = learn_alone(cost, window, span_ns);
+            believed_ns = span_ns;
+        } else {
+            believed_ns = low_span(cost);
+            correction_ns = learn_contended(cost, window, believed_ns);
+        }
+    }
+    note_peak(cost, believed_ns, now_ns);
+    cost->last_ns = believed_ns;
+    return correction_ns;
+}

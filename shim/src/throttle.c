@@ -1,0 +1,232 @@
+/* The long way of a launch: finding its meter, waiting for budget, charging, measuring. */
+
+#define _GNU_SOURCE
+#include "throttle.h"
+
+#include <limits.h>
+#include <linux/futex.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "device.h"
+#include "monotonic.h"
+#include "ticker.h"
+
+enum {
+    /* Launches of unknown cost that may be under way at once. */
+    UNKNOWN_MAX = 4,
+    /* Who waits for another thread's turn looks again by itself after so long. */
+    LOOK_AGAIN_NS = 20000000,
+};
+
+struct meter meters[METERS];
+bool throttle_on = true;
+uint32_t throttle_captures;
+
+/* Streams are told apart by handle; a thread's own default stream by the thread. */
+uintptr_t throttle_stream(const struct launch *launch)
+{
+    bool own =
+        launch->stream == CU_STREAM_PER_THREAD || (launch->stream == NULL && launch->per_thread);
+    if (own)
+        return (uintptr_t)__builtin_thread_pointer() | 1;
+    return launch->stream == NULL ? (uintptr_t)CU_STREAM_LEGACY : (uintptr_t)launch->stream;
+}
+
+/* Whether the launch only becomes a node of a graph, which is charged when the graph is. */
+static bool is_captured(const struct launch *launch)
+{
+    if (__atomic_load_n(&throttle_captures, __ATOMIC_RELAXED) == 0)
+        return false;
+    CUstreamCaptureStatus status = CU_STREAM_CAPTURE_STATUS_NONE;
+    CUresult result = launch->per_thread ? real.cuStreamIsCapturing_ptsz(launch->stream, &status)
+                                         : real.cuStreamIsCapturing(launch->stream, &status);
+    /* An error means that the launch is going to fail for the sake of a capture. */
+    return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
+}
+
+static struct meter *meter_of(const struct launch *launch)
+{
+    CUdevice device;
+    bool named = launch->stream != NULL && launch->stream != CU_STREAM_LEGACY &&
+                 launch->stream != CU_STREAM_PER_THREAD;
+    if (named) {
+        CUcontext context;
+        CUcontext popped;
+        if (real.cuStreamGetCtx(launch->stream, &context) != CUDA_SUCCESS ||
+            real.cuCtxPushCurrent_v2(context) != CUDA_SUCCESS)
+            return NULL;
+        CUresult result = real.cuCtxGetDevice(&device);
+        real.cuCtxPopCurrent_v2(&popped);
+        if (result != CUDA_SUCCESS)
+            return NULL;
+    } else if (real.cuCtxGetDevice(&device) != CUDA_SUCCESS) {
+        return NULL;
+    }
+    int number = device_of(device);
+    return number < 0 || number >= METERS || !meters[number].open ? NULL : &meters[number];
+}
+
+/* --- waiting ------------------------------------------------------------------------------- */
+
+static bool may_launch(const struct meter *meter, bool known)
+{
+    if (!known && __atomic_load_n(&meter->unknown, __ATOMIC_RELAXED) >= UNKNOWN_MAX)
+        return false;
+    return __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED) >
+           __atomic_load_n(&meter->floor_ns, __ATOMIC_RELAXED);
+}
+
+/*
+ * Threads take turns in the order in which they came: those on the short way could otherwise go on
+ * for as long as they like while one waits. Says whether a turn was taken, which must be passed.
+ */
+static bool await_budget(struct meter *meter, const struct cost *cost)
+{
+    if (__atomic_load_n(&meter->waiters, __ATOMIC_SEQ_CST) == 0 &&
+        may_launch(meter, cost_known(cost)))
+        return false;
+    uint64_t since = monotonic_ns();
+    __atomic_fetch_add(&meter->waiters, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&meter->stream, NO_STREAM, __ATOMIC_SEQ_CST);
+    uint32_t turn = __atomic_fetch_add(&meter->turns_taken, 1, __ATOMIC_SEQ_CST);
+    for (;;) {
+        uint32_t gate = __atomic_load_n(&meter->gate, __ATOMIC_SEQ_CST);
+        bool is_next = __atomic_load_n(&meter->turns_over, __ATOMIC_SEQ_CST) == turn;
+        /* Who is next fills the meter itself: no need to wait for the ticker's time slice. */
+        uint64_t pause_ns = is_next ? tick_fill(meter) : LOOK_AGAIN_NS;
+        if (is_next && may_launch(meter, cost_known(cost)))
+            break;
+        const struct timespec patience = {.tv_nsec = (long)pause_ns};
+        syscall(SYS_futex, &meter->gate, FUTEX_WAIT_PRIVATE, gate, &patience, NULL, 0);
+    }
+    __atomic_fetch_add(&meter->throttled_ns, monotonic_ns() - since, __ATOMIC_RELAXED);
+    return true;
+}
+
+/* After the launch is charged: the next who waits may look. */
+static void pass_turn(struct meter *meter)
+{
+    __atomic_fetch_add(&meter->turns_over, 1, __ATOMIC_SEQ_CST);
+    __atomic_fetch_add(&meter->gate, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_sub_fetch(&meter->waiters, 1, __ATOMIC_SEQ_CST) != 0)
+        syscall(SYS_futex, &meter->gate, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+}
+
+/* --- charging ------------------------------------------------------------------------------ */
+
+static int64_t device_clock(const struct meter *meter)
+{
+    return (int64_t)monotonic_ns() - __atomic_load_n(&meter->lag_ns, __ATOMIC_RELAXED);
+}
+
+/* Charges the launch; answers its stream's place when there are several streams, else NULL. */
+static struct tail *charge(struct meter *meter, const struct launch *launch, int64_t cost_ns)
+{
+    uintptr_t identity = throttle_stream(launch);
+    uintptr_t last = __atomic_exchange_n(&meter->last_stream, identity, __ATOMIC_RELAXED);
+    if (last != identity && last != 0 && !meter->several_streams) {
+        streams_part(meter, device_clock(meter),
+                     __atomic_load_n(&meter->queued_ns, __ATOMIC_RELAXED));
+        meter->several_streams = true;
+    }
+    struct tail *tail = stream_tail(meter, identity, launch->stream);
+    if (!meter->several_streams) {
+        __atomic_fetch_sub(&meter->balance_ns, cost_ns, __ATOMIC_RELAXED);
+        return NULL;
+    }
+    int64_t grown = stream_queue(meter, tail, cost_ns, device_clock(meter));
+    __atomic_fetch_sub(&meter->balance_ns, grown, __ATOMIC_RELAXED);
+    return tail;
+}
+
+/* Lets the following launches on the same stream take the short way. */
+static void shorten(struct meter *meter, const struct launch *launch)
+{
+    bool own = launch->per_thread && launch->stream == NULL;
+    if (!meter->several_streams && __atomic_load_n(&throttle_captures, __ATOMIC_RELAXED) == 0 &&
+        __atomic_load_n(&meter->waiters, __ATOMIC_RELAXED) == 0 &&
+        launch->stream != CU_STREAM_PER_THREAD)
+        __atomic_store_n(&meter->stream, own ? throttle_stream(launch) : (uintptr_t)launch->stream,
+                         __ATOMIC_RELAXED);
+}
+
+/*
+ * While others use the GPU, a launch on a stream with nothing to do waits for a time slice, and its
+ * span with it. The next one may follow close behind, so it is measured instead.
+ */
+static bool is_put_off(struct meter *meter, struct cost *cost, const struct probe *probe)
+{
+    enum { PUT_OFF_MAX = 8 };
+    if (!probe->waited || !__atomic_load_n(&meter->shared, __ATOMIC_RELAXED) || !cost_known(cost))
+        return false;
+    if (++cost->deferred > PUT_OFF_MAX) {
+        cost->deferred = 0;
+        return false;
+    }
+    __atomic_store_n(&meter->measure, true, __ATOMIC_RELAXED);
+    return true;
+}
+
+struct probe *throttle_admit(const struct launch *launch)
+{
+    if (!ticker_started() || is_captured(launch))
+        return NULL;
+    struct cost *cost = cost_entry(launch->key);
+    struct meter *meter = cost->meter;
+    if (__atomic_load_n(&cost->key, __ATOMIC_ACQUIRE) != launch->key || meter == NULL) {
+        meter = meter_of(launch);
+        if (meter == NULL)
+            return NULL;
+        cost_reset(cost, launch->key, meter);
+    }
+    bool has_turn = await_budget(meter, cost);
+    bool known = cost_known(cost);
+    bool due = __atomic_exchange_n(&meter->measure, false, __ATOMIC_RELAXED);
+    int32_t countdown = __atomic_sub_fetch(&cost->countdown, 1, __ATOMIC_RELAXED);
+    struct tail *tail = charge(meter, launch, cost->estimate_ns);
+    __atomic_fetch_add(&meter->launches, 1, __ATOMIC_SEQ_CST);
+    ticker_notice();
+    if (has_turn)
+        pass_turn(meter);
+    shorten(meter, launch);
+    if ((!due && known && countdown >= 0) || cost_postpone(cost))
+        return NULL;
+    struct probe *probe = probe_begin(meter, launch->stream, launch->per_thread);
+    if (probe == NULL)
+        return NULL;
+    if (is_put_off(meter, cost, probe)) {
+        probe_drop(probe);
+        return NULL;
+    }
+    probe->cost = cost;
+    probe->key = launch->key;
+    probe->window = cost_close(cost);
+    probe->tail = tail;
+    probe->end_ns = tail == NULL ? 0 : __atomic_load_n(&tail->end_ns, __ATOMIC_RELAXED);
+    probe->charged_ns = meter_charged(meter);
+    probe->was_unknown = !known;
+    __atomic_fetch_add(&cost->under_way, 1, __ATOMIC_RELAXED);
+    if (!known)
+        __atomic_fetch_add(&meter->unknown, 1, __ATOMIC_RELAXED);
+    return probe;
+}
+
+void throttle_launched(struct probe *probe, CUresult result)
+{
+    if (probe == NULL)
+        return;
+    struct meter *meter = probe->meter;
+    struct cost *cost = probe->cost;
+    bool was_unknown = probe->was_unknown;
+    bool under_way = false;
+    if (result == CUDA_SUCCESS)
+        under_way = probe_end(probe);
+    else
+        probe_drop(probe);
+    if (under_way)
+        return;
+    cost_arrived(cost);
+    if (was_unknown)
+        __atomic_fetch_sub(&meter->unknown, 1, __ATOMIC_RELAXED);
+}

@@ -1,0 +1,303 @@
+/*
+ * One tick of a meter: measurements in, terms read, tokens collected, the queue bounded, the
+ * others told.
+ */
+#define _GNU_SOURCE
+#include <limits.h>
+#include <linux/futex.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "budget.h"
+#include "ledger.h"
+#include "limits_file.h"
+#include "monotonic.h"
+#include "probe.h"
+#include "throttle.h"
+#include "ticker.h"
+
+enum {
+    TICK_NS = 4000000,
+    PAUSE_NS_MIN = 100000,    /* of a thread that waits for budget ... */
+    PAUSE_NS_MAX = 3000000,   /* ... before it looks again */
+    TICK_UNKNOWN_NS = 300000, /* when the first measurement of something is awaited */
+    QUIET_NS = 200000000,     /* without launches and work for so long: sleep */
+    START_NS = 2000000,       /* what a process may launch before its first tick */
+    BURST_NS = 20000000,      /* saved up at most while nothing is wanted ... */
+    CREDIT_NS = 40000000, /* ... and while the GPU or we keep the process waiting, plus a kernel */
+    FREE_NS = 200000000,  /* what one may launch between two ticks who may have everything */
+    LONGEST_NS = 200000000, /* ... of this length at most */
+    DEBT_NS = 2000000000,   /* deeper debts are forgiven */
+    QUEUE_NS = 24000000,    /* unfinished work behind what runs */
+    IDLE_NS_MAX = 50000,    /* a span with a longer gap before the launch says nothing */
+    SEVERAL_TICKS = 250,    /* streams unused for so many ticks are forgotten */
+};
+
+/* What the probes of a meter say, collected during one tick. */
+static struct {
+    uint64_t oldest_ns; /* launch of the oldest unfinished one; UINT64_MAX: none is */
+    int64_t oldest_charged_ns;
+    int64_t held_ns; /* the device's clock cannot be past this */
+    bool any;        /* something is unfinished */
+} pending[METERS];
+
+static uint32_t filling; /* 1: somebody is */
+
+static struct terms terms[METERS];
+static uint64_t tick_now_ns;
+
+/* --- measurements -------------------------------------------------------------------------- */
+
+static unsigned number_of(const struct meter *meter)
+{
+    return (unsigned)(meter - meters);
+}
+
+static void note_unfinished(struct probe *probe)
+{
+    unsigned i = number_of(probe->meter);
+    pending[i].any = true;
+    if (probe->launched_ns < pending[i].oldest_ns) {
+        pending[i].oldest_ns = probe->launched_ns;
+        pending[i].oldest_charged_ns = probe->charged_ns;
+    }
+    if (probe->tail != NULL && probe->end_ns < pending[i].held_ns)
+        pending[i].held_ns = probe->end_ns;
+}
+
+static enum span_quality quality_of(const struct probe *probe)
+{
+    bool shared = probe->meter->shared;
+    if (probe->late || (shared && probe->waited))
+        return SPAN_WAITED;
+    return shared ? SPAN_CONTENDED : SPAN_ALONE;
+}
+
+static void take_span(struct probe *probe, int64_t span_ns)
+{
+    struct meter *meter = probe->meter;
+    struct cost *cost = probe->cost;
+    cost_arrived(cost);
+    if (probe->was_unknown)
+        __atomic_fetch_sub(&meter->unknown, 1, __ATOMIC_RELAXED);
+    bool usable = span_ns >= 0 && __atomic_load_n(&cost->key, __ATOMIC_ACQUIRE) == probe->key;
+    if (usable && probe->idle_ns > IDLE_NS_MAX && cost_known(cost))
+        usable = false; /* we were interrupted between the mark and the launch */
+    if (!usable)
+        return;
+    meter->longest_ns -= meter->longest_ns / 64;
+    if (cost->estimate_ns > meter->longest_ns)
+        meter->longest_ns = cost->estimate_ns < LONGEST_NS ? cost->estimate_ns : LONGEST_NS;
+    meter->occupied_ns += (uint64_t)span_ns * (uint64_t)probe->window.launches;
+    int64_t correction_ns =
+        cost_learn(cost, &probe->window, span_ns - probe->idle_ns, quality_of(probe), tick_now_ns);
+    if (probe->tail != NULL && meter->several_streams)
+        correction_ns =
+            stream_correct(meter, probe->tail, correction_ns, (int64_t)tick_now_ns - meter->lag_ns);
+    __atomic_fetch_sub(&meter->balance_ns, correction_ns, __ATOMIC_RELAXED);
+}
+
+/* --- the balance --------------------------------------------------------------------------- */
+
+/* Only one fills at a time: the ticker, or a thread that waits. */
+static bool begin_filling(bool patiently)
+{
+    while (__atomic_exchange_n(&filling, 1, __ATOMIC_ACQUIRE) != 0) {
+        if (!patiently)
+            return false;
+        sched_yield();
+    }
+    return true;
+}
+
+static void end_filling(void)
+{
+    __atomic_store_n(&filling, 0, __ATOMIC_RELEASE);
+}
+
+/* The balance grows a little for who wants nothing, and further for who is kept waiting. */
+static void fill(struct meter *meter, uint64_t now_ns, bool kept_waiting)
+{
+    unsigned i = number_of(meter);
+    int64_t balance = __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED);
+    if (terms[i].whole || terms[i].rate >= LIMITS_WHOLE) {
+        /* Nothing but the queue is bounded. */
+        budget_collect(i, now_ns, terms[i].rate, 0);
+        meter_credit(meter, FREE_NS - balance);
+        return;
+    }
+    int64_t ratio = (int64_t)terms[i].ratio;
+    int64_t room = (kept_waiting ? CREDIT_NS + meter->longest_ns : BURST_NS) - balance;
+    int64_t got = budget_collect(i, now_ns, terms[i].rate, room > 0 ? room * ratio / 1000 : 0);
+    meter_credit(meter, got * 1000 / ratio);
+    balance = __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED);
+    if (!kept_waiting && balance > BURST_NS)
+        meter_credit(meter, BURST_NS - balance);
+    if (balance < -DEBT_NS)
+        meter_credit(meter, -DEBT_NS - balance);
+}
+
+/* The lender is back: what was launched on its time and is not finished counts as ours. */
+static void give_back(struct meter *meter)
+{
+    int64_t balance = __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED);
+    int64_t queued = __atomic_load_n(&meter->queued_ns, __ATOMIC_RELAXED);
+    if (balance > -queued)
+        meter_credit(meter, -queued - balance);
+}
+
+/* Bounds what lies behind the oldest unfinished launch. */
+static void bound_queue(struct meter *meter)
+{
+    unsigned i = number_of(meter);
+    int64_t queued = pending[i].any ? meter_charged(meter) - pending[i].oldest_charged_ns : 0;
+    __atomic_store_n(&meter->queued_ns, queued > 0 ? queued : 0, __ATOMIC_RELAXED);
+    bool full = queued > QUEUE_NS && !terms[i].whole;
+    __atomic_store_n(&meter->floor_ns, full ? FLOOR_CLOSED : 0, __ATOMIC_RELAXED);
+    /* Between two ticks a borrower may not launch more than the bound either. */
+    if (terms[i].borrowed && !full) {
+        int64_t balance = __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED);
+        if (balance > QUEUE_NS - queued)
+            meter_credit(meter, QUEUE_NS - queued - balance);
+    }
+}
+
+/* The device's clock stands still while a measured launch is overdue. */
+static void hold_clock(struct meter *meter, uint64_t now_ns)
+{
+    unsigned i = number_of(meter);
+    if (!pending[i].any) {
+        __atomic_store_n(&meter->lag_ns, 0, __ATOMIC_RELAXED);
+        return;
+    }
+    int64_t clock = (int64_t)now_ns - meter->lag_ns;
+    if (clock > pending[i].held_ns)
+        __atomic_store_n(&meter->lag_ns, (int64_t)now_ns - pending[i].held_ns, __ATOMIC_RELAXED);
+}
+
+/* --- one tick ------------------------------------------------------------------------------ */
+
+static bool tick_meter(struct meter *meter, uint64_t now_ns)
+{
+    unsigned i = number_of(meter);
+    uint64_t launches = __atomic_load_n(&meter->launches, __ATOMIC_RELAXED);
+    bool launched = launches != meter->launches_seen;
+    bool waiting = __atomic_load_n(&meter->waiters, __ATOMIC_SEQ_CST) != 0;
+    meter->launches_seen = launches;
+    if (launched || pending[i].any || waiting)
+        meter->active_ns = now_ns;
+    if (waiting)
+        meter->wanted_ns = now_ns;
+    hold_clock(meter, now_ns);
+    begin_filling(true);
+    if (meter->borrows && !terms[i].borrowed)
+        give_back(meter);
+    meter->borrows = terms[i].borrowed;
+    fill(meter, now_ns, waiting || (meter->shared && pending[i].any));
+    bound_queue(meter);
+    end_filling();
+    __atomic_store_n(&meter->tick, meter->tick + 1, __ATOMIC_RELAXED);
+    if (meter->several_streams && streams_used(meter, meter->tick - SEVERAL_TICKS) < 2)
+        meter->several_streams = false;
+    /* One launch per tick is measured in any case, whatever is being launched. */
+    __atomic_store_n(&meter->measure, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&meter->stream, NO_STREAM, __ATOMIC_RELAXED);
+    int64_t charged = meter_charged(meter);
+    budget_report(i, now_ns,
+                  &(struct report){
+                      .busy_ns = charged > 0 ? (uint64_t)charged : 0,
+                      .throttled_ns = __atomic_load_n(&meter->throttled_ns, __ATOMIC_RELAXED),
+                      .launches = launches,
+                      .occupied_ns = meter->occupied_ns,
+                      .active = launched || pending[i].any,
+                      .wanting = waiting,
+                  });
+    meter->occupied_ns = 0;
+    if (waiting) {
+        __atomic_fetch_add(&meter->gate, 1, __ATOMIC_SEQ_CST);
+        syscall(SYS_futex, &meter->gate, FUTEX_WAKE_PRIVATE, INT_MAX, NULL, NULL, 0);
+    }
+    return now_ns - meter->active_ns < QUIET_NS;
+}
+
+/* --- filling in between -------------------------------------------------------------------- */
+
+uint64_t tick_fill(struct meter *meter)
+{
+    unsigned i = number_of(meter);
+    if (begin_filling(false)) {
+        fill(meter, monotonic_ns(), true);
+        end_filling();
+    }
+    if (__atomic_load_n(&meter->floor_ns, __ATOMIC_RELAXED) == FLOOR_CLOSED || terms[i].rate == 0)
+        return PAUSE_NS_MAX;
+    int64_t balance = __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED);
+    uint64_t missing = balance > 0 ? 0 : (uint64_t)(1 - balance);
+    uint64_t due = missing * terms[i].ratio / 1000 * LIMITS_WHOLE / terms[i].rate;
+    if (due < PAUSE_NS_MIN)
+        return PAUSE_NS_MIN;
+    return due < PAUSE_NS_MAX ? due : PAUSE_NS_MAX;
+}
+
+/* --- all meters ---------------------------------------------------------------------------- */
+
+static void read_terms(uint64_t now_ns)
+{
+    for (unsigned i = 0; i < METERS; i++) {
+        if (!meters[i].open || !budget_terms(i, now_ns, &terms[i]))
+            continue;
+        __atomic_store_n(&meters[i].shared, terms[i].contended || budget_siblings(i, now_ns),
+                         __ATOMIC_RELAXED);
+    }
+}
+
+uint64_t tick_meters(uint64_t now_ns)
+{
+    tick_now_ns = now_ns;
+    for (unsigned i = 0; i < METERS; i++) {
+        pending[i].any = false;
+        pending[i].oldest_ns = UINT64_MAX;
+        pending[i].held_ns = INT64_MAX;
+    }
+    read_terms(now_ns);
+    probes_read(take_span, note_unfinished);
+    uint64_t pause = 0;
+    for (unsigned i = 0; i < METERS; i++) {
+        if (!meters[i].open || !tick_meter(&meters[i], now_ns))
+            continue;
+        bool unknown = __atomic_load_n(&meters[i].unknown, __ATOMIC_RELAXED) != 0;
+        if (pause == 0 || unknown)
+            pause = unknown ? TICK_UNKNOWN_NS : TICK_NS;
+    }
+    return pause;
+}
+
+bool tick_missed(void)
+{
+    for (unsigned i = 0; i < METERS; i++)
+        if (__atomic_load_n(&meters[i].launches, __ATOMIC_SEQ_CST) != meters[i].launches_seen)
+            return true;
+    return false;
+}
+
+void tick_begin(uint64_t now_ns)
+{
+    unsigned count = ledger_devices();
+    for (unsigned i = 0; i < count && i < METERS; i++) {
+        struct meter *meter = &meters[i];
+        if (!budget_terms(i, now_ns, &terms[i]))
+            continue;
+        meter->stream = NO_STREAM;
+        meter->balance_ns = START_NS;
+        meter->credited_ns = START_NS;
+        meter->floor_ns = 0;
+        meter->waiters = 0;
+        meter->turns_over = meter->turns_taken;
+        meter->unknown = 0;
+        meter->last_stream = 0;
+        meter->several_streams = false;
+        meter->active_ns = now_ns;
+        meter->open = true;
+    }
+}

@@ -1,0 +1,128 @@
+"""`aliquot run --compute` and `aliquot resize`: shares as people ask for and change them."""
+
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from shim import limits
+from shim.limits import Kind
+from tests.simulated import SimulatedNode, simulated_node
+
+ROOT = Path(__file__).parents[2]
+ALIQUOT = (sys.executable, "-m", "aliquot.cli")
+DEADLINE_S = 120
+GIB = 1 << 30
+
+
+@pytest.fixture(scope="module")
+def node() -> Iterator[SimulatedNode]:
+    with simulated_node("1xA100-80G") as node:
+        yield node
+
+
+@pytest.fixture
+def env(node: SimulatedNode, tmp_path: Path) -> dict[str, str]:
+    tmp_path.chmod(0o700)
+    return {**node.env, "PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(tmp_path)}
+
+
+def aliquot(env: dict[str, str], *words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*ALIQUOT, *words], env=env, capture_output=True, text=True, timeout=DEADLINE_S
+    )
+
+
+@contextmanager
+def running(env: dict[str, str], *options: str) -> Iterator[dict[str, Any]]:
+    """A run that lives until the block ends, as `aliquot ps` describes it."""
+    wrapper = subprocess.Popen(
+        [*ALIQUOT, "run", "--name", "train", *options, "--", "cat"], env=env, stdin=subprocess.PIPE
+    )
+    try:
+        end = time.monotonic() + DEADLINE_S
+        while not (found := described(env)) or not found[0]["commands"]:
+            assert wrapper.poll() is None
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        yield found[0]
+    finally:
+        wrapper.communicate(timeout=DEADLINE_S)
+
+
+def described(env: dict[str, str]) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(aliquot(env, "ps", "-o", "json").stdout)
+    return found
+
+
+def test_a_share_without_memory_has_that_part_of_the_memory(env: dict[str, str]) -> None:
+    with running(env, "--compute", "25") as run:
+        (gpu,) = run["gpus"]
+        assert gpu["compute_percent"] == 25
+        assert gpu["limit_bytes"] == 20 * GIB
+        assert (run["policy"], run["weight"]) == ("burst", 1)
+
+
+def test_policy_and_weight_are_kept(env: dict[str, str]) -> None:
+    options = ("--memory", "1Gi", "--compute", "12.5", "--policy", "best-effort", "--weight", "7")
+    with running(env, *options) as run:
+        assert run["gpus"][0]["compute_percent"] == 12.5
+        assert (run["policy"], run["weight"]) == ("best-effort", 7)
+
+
+def test_a_run_is_resized_while_it_runs(env: dict[str, str], tmp_path: Path) -> None:
+    with running(env, "--memory", "1Gi", "--compute", "30", "--policy", "fixed"):
+        done = aliquot(env, "resize", "train", "--memory", "6Gi", "--compute", "50")
+        assert done.returncode == 0, done.stderr
+        assert "6Gi of memory and 50% of the time of GPU 0" in done.stdout
+        (run,) = described(env)
+        (gpu,) = run["gpus"]
+        assert (gpu["limit_bytes"], gpu["compute_percent"]) == (6 * GIB, 50)
+        assert run["policy"] == "fixed"
+        # Both halves say the same, so that either one tells the whole share.
+        for kind in Kind:
+            path = tmp_path / "aliquot" / "train" / kind.name.lower() / "limits"
+            (device,) = limits.read(path, kind).devices
+            assert (device.limit_bytes, device.share) == (6 * GIB, 5000)
+
+
+def test_what_is_not_named_stays(env: dict[str, str]) -> None:
+    with running(env, "--memory", "1Gi", "--compute", "30"):
+        assert aliquot(env, "resize", "train", "--compute", "40").returncode == 0
+        assert aliquot(env, "resize", "train", "--memory", "2Gi").returncode == 0
+        (gpu,) = described(env)[0]["gpus"]
+        assert (gpu["limit_bytes"], gpu["compute_percent"]) == (2 * GIB, 40)
+
+
+def test_joining_never_changes_a_compute_share(env: dict[str, str]) -> None:
+    with running(env, "--compute", "30"):
+        done = aliquot(env, "run", "--name", "train", "--compute", "60", "--", "true")
+        assert done.returncode == 2
+        assert "has 30% of the GPU's time" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [
+        (("run", "--compute", "0", "--", "true"), "1 to 100 percent"),
+        (("run", "--compute", "101", "--", "true"), "1 to 100 percent"),
+        (("run", "--compute", "much", "--", "true"), "not a percentage"),
+        (("run", "--memory", "1Gi", "--policy", "fixed", "--", "true"), "--compute"),
+        (("run", "--compute", "5", "--weight", "0", "--", "true"), "weight"),
+        (("resize", "train"), "nothing to change"),
+        (("resize", "train", "--compute", "5"), "there is no run train"),
+    ],
+)
+def test_what_cannot_be_asked_for_is_one_line(
+    env: dict[str, str], words: tuple[str, ...], text: str
+) -> None:
+    done = aliquot(env, *words)
+    assert done.returncode == 2
+    assert text in done.stderr
+    assert done.stderr.count("\n") == 1

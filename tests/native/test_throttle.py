@@ -1,0 +1,154 @@
+"""Compute shares in short: wide enough for a busy machine, too narrow for charging by blocks.
+
+Shares are the simulator's own accounts. A busy machine can keep a program from reaching its share,
+so lower bounds are generous; no machine can make it exceed one, so upper bounds are not.
+"""
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from bench.cases import Container, Load
+from bench.containers import Running
+from bench.throttle import Bench
+from bench.truth import Trace, record
+from shim import limits, usage
+from shim.arbiter import TICK_S, Arbiter
+from shim.limits import DeviceLimits, Kind, Limits, Policy
+
+pytestmark = pytest.mark.serial
+
+SETTLE_S, MEASURE_S = 1.5, 3.0
+MS = Load((1000,), per_sync=32)
+
+
+@pytest.fixture(scope="module")
+def bench() -> Iterator[Bench]:
+    with Bench.open() as opened:
+        yield opened
+
+
+def watch(bench: Bench, *containers: Container) -> tuple[Trace, Running]:
+    trace = Trace()
+    with bench.run(containers) as running:
+        record(trace, bench.node, SETTLE_S + MEASURE_S)
+    return trace, running
+
+
+def shares_of(bench: Bench, *containers: Container) -> list[float]:
+    trace, running = watch(bench, *containers)
+    return [trace.share(share.pids, SETTLE_S, trace.seconds) for share in running.shares]
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        pytest.param(Load((1000,), blocks=132), id="one block per SM"),
+        pytest.param(Load((20,), blocks=1), id="short kernels of one block"),
+        pytest.param(Load((50,), api="graph"), id="graphs"),
+        pytest.param(Load((50,), api="cooperative"), id="cooperative"),
+        pytest.param(Load((50,), api="ptsz", threads=3, per_sync=4), id="per-thread streams"),
+        pytest.param(Load((1000,), streams=3), id="streams that overlap"),
+        pytest.param(Load((20, 50, 1000, 20_000)), id="sizes mixed"),
+    ],
+)
+def test_a_cap_of_30_is_kept(bench: Bench, load: Load) -> None:
+    (share,) = shares_of(bench, Container(30, (load,)))
+    assert 20 < share < 36
+
+
+def test_two_containers_keep_30_and_70(bench: Bench) -> None:
+    first, second = shares_of(bench, Container(30, (MS,)), Container(70, (MS,)))
+    assert 20 < first < 36
+    assert 52 < second < 76
+
+
+def test_processes_of_a_container_share_one_budget(bench: Bench) -> None:
+    container = Container(50, (Load((50,)), Load((1000,))))
+    trace, running = watch(bench, container)
+    parts = [trace.share([pid], SETTLE_S, trace.seconds) for pid in running.shares[0].pids]
+    assert 35 < sum(parts) < 56
+    assert min(parts) > 14
+
+
+def test_idle_time_is_lent_and_given_back(bench: Bench) -> None:
+    sleepy = Load((1000,), per_sync=32, idle_after_s=0.2, idle_s=3.0)
+    trace = Trace()
+    with bench.run((Container(30, (MS,), "burst"), Container(70, (sleepy,), "burst"))) as running:
+        record(trace, bench.node, 7.0)
+    mine, theirs = (share.pids for share in running.shares)
+    back = trace.begins(theirs, 2.0)
+    assert back is not None
+    assert trace.share(mine, 1.2, back - 0.2) > 60
+    assert trace.share(theirs, back + 0.5, trace.seconds) > 52
+    assert trace.share(mine, back + 0.5, trace.seconds) < 40
+
+
+def test_new_limits_hold_in_running_processes(bench: Bench) -> None:
+    trace = Trace()
+    with bench.run((Container(15, (MS,)),)) as running:
+        (share,) = running.shares
+        record(trace, bench.node, 2.5)
+        change = trace.seconds
+        for kind in Kind:
+            path = share.folder / kind.name.lower() / "limits"
+            present = limits.read(path, kind)
+            (device,) = present.devices
+            fresh = DeviceLimits(device.uuid, device.limit_bytes, 6000)
+            limits.update(path, Limits((fresh,), present.policy))
+        record(trace, bench.node, 3.0)
+    assert trace.share(share.pids, 1.0, change) < 20
+    assert 40 < trace.share(share.pids, change + 0.5, trace.seconds) < 66
+
+
+def test_a_grant_ends_with_its_deadline(bench: Bench, tmp_path: Path) -> None:
+    """Whoever granted it may be dead: then the guaranteed share is all there is."""
+    trace = Trace()
+    with bench.run((Container(20, (MS,)),), arbitrated=False) as running:
+        (share,) = running.shares
+        path = share.folder / "compute" / "limits"
+        (device,) = limits.read(path, Kind.COMPUTE).devices
+        until = time.monotonic_ns() + 3_000_000_000
+        granted = DeviceLimits(device.uuid, None, 2000, grant=9000, grant_until_ns=until)
+        limits.update(path, Limits((granted,), Policy.BURST))
+        record(trace, bench.node, 6.5)
+    lapsed = 3.0 + 0.5
+    assert trace.share(share.pids, 1.0, 2.5) > 50
+    assert trace.share(share.pids, lapsed, trace.seconds) < 25
+
+
+def test_launches_and_time_are_counted(bench: Bench) -> None:
+    trace, running = watch(bench, Container(30, (Load((50,)),)))
+    (share,) = running.shares
+    (device,) = usage.read(share.folder / "compute" / "usage", Kind.COMPUTE).devices
+    launched = sum(said.get("launches", 0) for said in share.said)
+    used_ns = trace.at(share.pids, trace.seconds)
+    # The last few milliseconds before the end may not have been told.
+    assert 0.9 * launched < device.launches <= launched
+    assert 0.8 * used_ns < device.busy_ns < 1.3 * used_ns + 50e6
+    assert device.throttled_ns > 1e9
+
+
+def test_the_arbiter_costs_next_to_nothing(tmp_path: Path) -> None:
+    """64 containers on 8 GPUs; the promise is 1 percent of a core, this only catches a blunder."""
+    arbiter = Arbiter()
+    gpus = [f"GPU-00000000-0000-0000-0000-00000000000{number}" for number in range(8)]
+    for number in range(64):
+        folder = tmp_path / f"run{number}" / "compute"
+        folder.mkdir(parents=True)
+        gpu = gpus[number % 8]
+        limits.create(
+            folder / "limits",
+            Kind.COMPUTE,
+            Limits((DeviceLimits(gpu, None, 1000),), Policy.BURST),
+        )
+        usage.create(folder / "usage", Kind.COMPUTE, 1)
+        arbiter.seat(str(number), folder / "limits", folder / "usage", (gpu,))
+    before = time.process_time()
+    for _ in range(100):
+        arbiter.tick(time.monotonic_ns())
+    per_second = (time.process_time() - before) / 100 / TICK_S
+    arbiter.close()
+    assert per_second < 0.1

@@ -1,0 +1,68 @@
+"""Who arbitrates: one leads, the others stand by and take over."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from aliquot.arbitration import Arbitration, Member
+from shim import limits, usage
+from shim.limits import DeviceLimits, Kind, Limits, Policy
+
+GPU = "GPU-00000000-0000-0000-0000-000000000001"
+DEADLINE_S = 60
+
+
+@pytest.fixture
+def member(tmp_path: Path) -> Member:
+    folder = tmp_path / "run"
+    (folder / "compute").mkdir(parents=True)
+    found = Member.of_run("run", folder, (GPU,))
+    share = Limits((DeviceLimits(GPU, None, 3000),), Policy.BURST)
+    limits.create(found.limits, Kind.COMPUTE, share)
+    usage.create(found.usage, Kind.COMPUTE, 1)
+    return found
+
+
+def deadline_of(member: Member) -> int:
+    return limits.read(member.limits, Kind.COMPUTE).devices[0].grant_until_ns
+
+
+def await_that(holds: Callable[[], bool]) -> None:
+    end = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < end
+        time.sleep(0.01)
+
+
+def test_another_takes_over_when_the_leader_ends(tmp_path: Path, member: Member) -> None:
+    first, second = (Arbitration(tmp_path / "lock", lambda: [member]) for _ in range(2))
+    first.start()
+    await_that(lambda: deadline_of(member) > time.monotonic_ns())
+    second.start()
+    first.stop()
+    left_ns = deadline_of(member)
+    await_that(lambda: deadline_of(member) > left_ns)
+    second.stop()
+
+
+def test_containers_come_and_go(tmp_path: Path, member: Member) -> None:
+    members: list[Member] = []
+    arbitration = Arbitration(tmp_path / "lock", lambda: list(members))
+    arbitration.start()
+    # One whose files are not there (yet) holds up nobody.
+    members.append(Member.of_run("unfinished", tmp_path / "unfinished", (GPU,)))
+    members.append(member)
+    await_that(lambda: deadline_of(member) > time.monotonic_ns())
+    members.clear()
+    await_that(lambda: deadline_of(member) < time.monotonic_ns())
+    arbitration.stop()
+
+
+def test_an_idle_container_is_granted_its_share(tmp_path: Path, member: Member) -> None:
+    arbitration = Arbitration(tmp_path / "lock", lambda: [member])
+    arbitration.start()
+    await_that(lambda: deadline_of(member) > 0)
+    arbitration.stop()
+    assert limits.read(member.limits, Kind.COMPUTE).devices[0].grant == 3000
