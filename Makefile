@@ -39,6 +39,7 @@ check: native ## style, types, layers, generated files
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache | tail -n 3
 	@git ls-files '*.c' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
+	@$(BIN)/python -m shim.coverage
 
 format: $(VENV)/.ready ## rewrites Python and C in the house style
 	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
