@@ -11,7 +11,7 @@ from aliquot.errors import OperationError, UserError
 
 __all__ = ["main"]
 
-DESCRIPTION = "Aliquot shares a GPU between containers, each with its own memory cap."
+DESCRIPTION = "Aliquot shares a GPU between containers, each with its own part of it."
 EPILOG = """\
 exit codes: 0 done, 1 failed, 2 asked for something impossible, 130 interrupted;
 `aliquot run` and `aliquot sim run` pass on the exit code of their command."""

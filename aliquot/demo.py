@@ -21,7 +21,6 @@ GPU = "1xA100-80G"
 GIB = 1 << 30
 
 TO_COME = (
-    "compute shares",
     "the device plugin",
     "the scheduler extender",
     "manifests for a cluster",
