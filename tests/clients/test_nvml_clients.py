@@ -1,16 +1,8 @@
 """Unmodified monitoring programs on a simulated node: they show what is there."""
 
-import fcntl
 import json
-import os
-import pty
-import select
-import shutil
-import struct
 import subprocess
 import sys
-import termios
-import time
 from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
@@ -132,41 +124,3 @@ print(json.dumps([
     first, second, _ = json.loads(run(node, sys.executable, "-c", script))
     assert first[:4] == [5 * GIB, 100, "Disabled", [tenant.pid]]
     assert second == [0, 0, "N/A", [], []]
-
-
-def screen_of(node: SimulatedNode, home: Path, program: str, *awaited: str) -> str:
-    """What a full-screen program paints until it has painted everything that is awaited."""
-    ours, its = pty.openpty()
-    # By the environment too: pytest's workers set a narrow screen there, and it wins.
-    fcntl.ioctl(ours, termios.TIOCSWINSZ, struct.pack("HHHH", 50, 160, 0, 0))
-    environment = {**node.env, "TERM": "xterm", "HOME": str(home), "LANG": "C.UTF-8"}
-    environment |= {"LINES": "50", "COLUMNS": "160"}
-    process = subprocess.Popen(
-        [program], stdin=its, stdout=its, stderr=its, env=environment, start_new_session=True
-    )
-    os.close(its)
-    painted = ""
-    deadline = time.monotonic() + DEADLINE_S
-    try:
-        while any(text not in painted for text in awaited):
-            assert time.monotonic() < deadline, painted
-            assert process.poll() is None, painted
-            if select.select([ours], [], [], 1)[0]:
-                painted += os.read(ours, 65536).decode(errors="replace")
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ours)
-    return painted
-
-
-@pytest.mark.slow
-def test_nvtop_shows_devices_and_processes(
-    node: SimulatedNode, tenant: Client, tmp_path: Path
-) -> None:
-    """A C program that finds NVML by dlopen, and reads utilisation by process."""
-    if shutil.which("nvtop") is None:
-        pytest.skip("nvtop is not installed (Debian: nvtop, in contrib)")
-    awaited = ("NVIDIA A100-SXM4-80GB", "5.000Gi/80", "NVIDIA L4", str(tenant.pid), "5120MiB")
-    painted = screen_of(node, tmp_path, "nvtop", *awaited)
-    assert "NVIDIA GeForce RTX 4090" in painted
