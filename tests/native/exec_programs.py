@@ -4,6 +4,7 @@ They contain the driver's sources instead of linking to the library, because its
 replaced from outside; so all of them are one program, built with the sanitizers in it.
 """
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -46,10 +47,14 @@ def exec_program() -> Path:
     )
     flags = sanitizer_flags(SANITIZERS)
     into = ROOT / "build" / SANITIZERS.replace(",", "-")
-    nativebuild.build(library, nativebuild.Toolchain(("gcc",), flags), into)
+    was_stale = nativebuild.build(library, nativebuild.Toolchain(("gcc",), flags), into)
     built = into / library.target
     program = built.with_name("driver_exec")
-    subprocess.run(
-        ["gcc", *flags, "-Wl,-rpath,$ORIGIN", built, "-o", program], check=True, cwd=ROOT
-    )
+    if was_stale or not program.exists():
+        # Renamed into place: another run of the tests may be executing it just now.
+        fresh = program.with_name(f".driver_exec.{os.getpid()}")
+        subprocess.run(
+            ["gcc", *flags, "-Wl,-rpath,$ORIGIN", built, "-o", fresh], check=True, cwd=ROOT
+        )
+        fresh.replace(program)
     return program
