@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -144,3 +145,21 @@ def test_sdist_and_wheel_carry_every_native_part(tmp_path: Path) -> None:
         text=True,
     )
     assert done.stdout.startswith(str(installed))
+
+
+@pytest.mark.slow
+def test_a_release_build_loads_on_any_glibc_from_2_17_on(tmp_path: Path) -> None:
+    if importlib.util.find_spec("ziglang") is None:
+        pytest.skip("ziglang is not installed")
+    zig = (sys.executable, "-m", "ziglang", "cc", "-target", "x86_64-linux-gnu.2.17")
+    for artifact in nativebuild.artifacts():
+        nativebuild.build(artifact, nativebuild.Toolchain(zig), tmp_path)
+        symbols = subprocess.run(
+            ["readelf", "--version-info", "-W", tmp_path / artifact.target],
+            check=True,
+            capture_output=True,
+            text=True,
+        ).stdout
+        minors = {int(minor) for minor in re.findall(r"GLIBC_2\.(\d+)", symbols)}
+        assert minors
+        assert max(minors) <= 17, artifact.target

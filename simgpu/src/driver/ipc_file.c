@@ -9,12 +9,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/file.h>
-#include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "driver.h"
+#include "kernel.h"
 
 enum { DIGITS = 16 };
 
@@ -73,8 +73,7 @@ int ipc_file_make(enum ipc_kind kind, uint64_t bytes, uint64_t *number)
 {
     char path[PATH_MAX];
     remove_dead(kind);
-    if (getrandom(number, sizeof *number, 0) != (ssize_t)sizeof *number ||
-        !path_of(kind, *number, path))
+    if (!kernel_random(number, sizeof *number) || !path_of(kind, *number, path))
         return -1;
     const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
     if (file < 0)

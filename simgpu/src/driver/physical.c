@@ -14,6 +14,7 @@
 #include <unistd.h>
 
 #include "virtual.h"
+#include "kernel.h"
 
 enum { MOST_PHYSICALS = 1 << 18, GRANULARITY = BLOCK_BYTES, TRAILER_BYTES = 4096 };
 
@@ -71,7 +72,7 @@ static bool open_shared(void)
     const uint64_t most_bytes = UINT64_C(1) << 46;
     if (shared.file > 0)
         return true;
-    const int file = memfd_create("simulated-gpu", MFD_CLOEXEC);
+    const int file = kernel_memory_file("simulated-gpu");
     row_init(&shared.row, BLOCK_SHIFT);
     if (file < 0 || ftruncate(file, (off_t)most_bytes) != 0 ||
         row_add(&shared.row, 0, most_bytes, NULL) == NULL) {
@@ -102,7 +103,7 @@ static bool own_file(struct physical *physical)
     if (physical->properties.location.type == CU_MEM_LOCATION_TYPE_DEVICE)
         memcpy(trailer.uuid, driver.devices[physical->properties.location.id].profile->uuid,
                sizeof trailer.uuid);
-    physical->file = memfd_create("simulated-gpu-shared", MFD_CLOEXEC);
+    physical->file = kernel_memory_file("simulated-gpu-shared");
     if (physical->file < 0)
         return false;
     physical->owns_file = true;

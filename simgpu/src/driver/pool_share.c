@@ -7,6 +7,7 @@
 
 #include "ipc.h"
 #include "pool.h"
+#include "kernel.h"
 
 /* What the descriptor's file says about the pool. */
 struct pool_description {
@@ -29,7 +30,7 @@ ENTRY cuMemPoolExportToShareableHandle(void *shareable, CUmemoryPool handle,
     memset(&description, 0, sizeof description);
     memcpy(description.magic, pool_magic, sizeof description.magic);
     memcpy(description.uuid, pool->device->profile->uuid, sizeof description.uuid);
-    const int file = memfd_create("simulated-gpu-pool", MFD_CLOEXEC);
+    const int file = kernel_memory_file("simulated-gpu-pool");
     if (file < 0 ||
         pwrite(file, &description, sizeof description, 0) != (ssize_t)sizeof description) {
         if (file >= 0)
