@@ -1,11 +1,12 @@
 """The placement decision: which node and which of its GPUs a request takes; pure, over arrays."""
 
+from scheduler_ext.placement.choice import policy_named
 from scheduler_ext.placement.cluster import Cluster
 from scheduler_ext.placement.decision import Decision, Placer
 from scheduler_ext.placement.fit import eligible_devices, fitting
 from scheduler_ext.placement.fragmentation import Fragmentation
 from scheduler_ext.placement.inventory import Gpu, Link, Node
-from scheduler_ext.placement.policy import Pack, Policy, Spread, policy_named
+from scheduler_ext.placement.policy import Pack, Policy, Spread
 from scheduler_ext.placement.request import Request
 
 __all__ = [

@@ -42,11 +42,15 @@ class Fragmentation:
         self._workload.observe(request)
 
     def epoch(self, cluster: Cluster) -> Hashable:
-        if (self._workload.lesson_is_due or self._has_new_kinds(cluster)) and (
-            self._workload.can_teach
-        ):
-            self._lesson = self._workload.learn(cluster)
-            self._lessons += 1
+        new_kinds = self._has_new_kinds(cluster)
+        if new_kinds or self._workload.lesson_is_due:
+            if self._workload.can_teach:
+                self._lesson = self._workload.learn(cluster)
+                self._lessons += 1
+            elif new_kinds:
+                # The old lesson does not know the new GPUs, and there is nothing to draw one from.
+                self._lesson = None
+                self._lessons += 1
         if self._lesson:
             self._weigh_blocks(cluster, self._lesson)
         return (self._lessons, tuple(sorted(self._block_weights.items())))

@@ -77,17 +77,3 @@ class Spread(_ByFreeShare):
     """Takes the GPU and the node with the most room, so that neighbours are few."""
 
     sign = -1.0
-
-
-def policy_named(name: str) -> Policy:
-    """The policies a pod may name in `aliquot.dev/placement`."""
-    from scheduler_ext.placement.fragmentation import Fragmentation
-
-    policies: dict[str, type[Policy]] = {
-        "pack": Pack,
-        "spread": Spread,
-        "fragmentation": Fragmentation,
-    }
-    if name not in policies:
-        raise ValueError(f"placement {name!r} is none of {', '.join(policies)}")
-    return policies[name]()

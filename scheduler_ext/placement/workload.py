@@ -53,12 +53,12 @@ class Workload:
         if request.pins_devices:
             # Which device somebody named says nothing about what others will ask for.
             request = replace(request, uuids=frozenset(), excluded_uuids=frozenset())
+        if self._pods >= _MEMORY_PODS:
+            self._counts = Counter({seen: n // 2 for seen, n in self._counts.items() if n > 1})
+            self._pods = sum(self._counts.values())
         self._counts[request] += 1
         self._pods += 1
         self._since_lesson += 1
-        if self._pods > _MEMORY_PODS:
-            self._counts = Counter({seen: n // 2 for seen, n in self._counts.items() if n > 1})
-            self._pods = sum(self._counts.values())
 
     @property
     def lesson_is_due(self) -> bool:

@@ -137,3 +137,18 @@ def test_a_lesson_follows_the_workload() -> None:
     later = workload.learn(cluster)
     assert later.compute_milli.tolist()[0] == 250
     assert lesson.compute_milli.tolist()[0] == 500
+
+
+def test_requests_that_never_come_twice_are_forgotten_without_harm() -> None:
+    nodes = [Node("one", 64_000, 65_536, (Gpu("a", "A", 1000),))]
+    cluster = Cluster(nodes)
+    placer = Placer(cluster, policy_named("fragmentation"))
+    for number in range(25):
+        placer.observe(Request(number, 0, 1, 500, 500))
+    assert placer.decide(Request(1, 1, 1, 500, 500)) is not None
+    for number in range(100_100):
+        placer.observe(Request(number + 100, 0))
+    cluster.add(Node("two", 64_000, 65_536, (Gpu("b", "B", 500),)))
+    found = placer.decide(Request(1, 1, 1, 500, 10, models=frozenset(["B"])))
+    assert found is not None
+    assert found.node == "two"
