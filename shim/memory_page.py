@@ -49,6 +49,8 @@ SECTIONS = {
     "MEASURES": ("Calls whose memory is measured", "charged"),
     "RETURNS": ("Calls that give back", "returned"),
     "FOLLOWS": ("Calls that are watched, so that the others are right", "charged"),
+    "THROTTLES": ("Calls that run something, under the compute share", "charged"),
+    "ORDERS": ("Calls that order work, so that overlapping work is charged once", ""),
     "SHOWS": ("Calls that show the slice", "shown"),
     "FINDS": ("Calls that hand out the others", ""),
     "OPENS": ("Where it begins", ""),

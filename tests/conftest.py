@@ -1,8 +1,15 @@
 """What holds for every test: with ALIQUOT_NO_SKIPS, a test that skips has failed."""
 
 import os
+import signal
 
 import pytest
+
+# A shell starts its background jobs with these ignored, and children inherit that: tests of Ctrl-C
+# would depend on how the tests were started.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+for number in (signal.SIGHUP, signal.SIGQUIT):
+    signal.signal(number, signal.SIG_DFL)
 
 
 @pytest.hookimpl(wrapper=True)

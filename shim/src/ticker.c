@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "budget.h"
+#include "forks.h"
 #include "hook.h"
 #include "monotonic.h"
 #include "probe.h"
@@ -97,7 +98,8 @@ static bool start(void)
         return false;
     tick_begin(monotonic_ns());
     if (!is_prepared) {
-        pthread_atfork(NULL, NULL, start_as_child);
+        if (!forks_watch(start_as_child))
+            return false;
         atexit(stop);
         is_prepared = true;
     }
