@@ -15,6 +15,7 @@
 #include "budget.h"
 #include "forks.h"
 #include "hook.h"
+#include "libc_symbol.h"
 #include "monotonic.h"
 #include "probe.h"
 #include "throttle.h"
@@ -91,6 +92,44 @@ static void start_as_child(void)
     }
 }
 
+/*
+ * A function of libpthread, which is a library of its own before glibc 2.34: looked up, because a
+ * program without threads would otherwise have to load it for nothing.
+ */
+static void *thread_call(const char *name)
+{
+    const struct libc_calls *libc = libc_calls();
+    void *found = libc->dlsym(RTLD_DEFAULT, name);
+    if (found != NULL)
+        return found;
+    void *library = libc->dlopen("libpthread.so.0", RTLD_NOW);
+    return library == NULL ? NULL : libc->dlsym(library, name);
+}
+
+static bool start_thread(void)
+{
+    int (*create)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) =
+        thread_call("pthread_create");
+    int (*set_stack_bytes)(pthread_attr_t *, size_t) = thread_call("pthread_attr_setstacksize");
+    if (create == NULL || set_stack_bytes == NULL)
+        return false;
+    pthread_attr_t attributes;
+    pthread_t thread_id;
+    sigset_t all;
+    sigset_t before;
+    pthread_attr_init(&attributes);
+    set_stack_bytes(&attributes, STACK_BYTES);
+    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
+    /* The program's signals are the program's. On Linux this is the mask of the calling thread. */
+    sigfillset(&all);
+    sigdelset(&all, SIGBUS); /* the guard of the mapped files */
+    sigprocmask(SIG_SETMASK, &all, &before);
+    bool started = create(&thread_id, &attributes, run, NULL) == 0;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attributes);
+    return started;
+}
+
 static bool start(void)
 {
     static bool is_prepared;
@@ -103,21 +142,7 @@ static bool start(void)
         atexit(stop);
         is_prepared = true;
     }
-    pthread_attr_t attributes;
-    pthread_t thread_id;
-    sigset_t all;
-    sigset_t before;
-    pthread_attr_init(&attributes);
-    pthread_attr_setstacksize(&attributes, STACK_BYTES);
-    pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
-    /* The program's signals are the program's. */
-    sigfillset(&all);
-    sigdelset(&all, SIGBUS); /* the guard of the mapped files */
-    pthread_sigmask(SIG_SETMASK, &all, &before);
-    bool started = pthread_create(&thread_id, &attributes, run, NULL) == 0;
-    pthread_sigmask(SIG_SETMASK, &before, NULL);
-    pthread_attr_destroy(&attributes);
-    return started;
+    return start_thread();
 }
 
 bool ticker_started(void)
