@@ -4,6 +4,13 @@ import os
 import signal
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+# The same examples every time, however slow the machine is today: what fails here fails everywhere.
+settings.register_profile(
+    "aliquot", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("aliquot")
 
 # A shell starts its background jobs with these ignored, and children inherit that: tests of Ctrl-C
 # would depend on how the tests were started.
