@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -18,6 +19,9 @@ _HELD = signal.valid_signals() - _NOT_HELD
 _RESTORED = (signal.SIGPIPE, signal.SIGXFSZ)
 
 _STOPS_OF_JOB_CONTROL = (signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU)
+
+_GROUP_S = 0.02
+"""Within this time a signal to our group, which we have got, has reached the child as well."""
 
 
 def hold_signals() -> set[signal.Signals]:
@@ -38,8 +42,13 @@ def start(command: list[str], environment: Mapping[str, str], mask: set[signal.S
 
 def attend(pid: int) -> int:
     """Passes on what is sent to us until the child ends; its exit code, or 128 and its signal."""
+    has_stopped = False
     while True:
         received = signal.sigwaitinfo(_HELD)
+        if received.si_signo == signal.SIGCONT:
+            if has_stopped:
+                _continue_if_stopped(pid)
+            continue
         if received.si_signo != signal.SIGCHLD:
             if _is_meant_for_us(received, pid):
                 _send(pid, received.si_signo)
@@ -48,11 +57,24 @@ def attend(pid: int) -> int:
         if ended != pid:
             continue
         if os.WIFSTOPPED(status):
+            has_stopped = True
             _stop_like(os.WSTOPSIG(status))
         elif os.WIFSIGNALED(status):
             return 128 + os.WTERMSIG(status)
         else:
             return os.WEXITSTATUS(status)
+
+
+def _continue_if_stopped(pid: int) -> None:
+    """Passes on a SIGCONT that only we have got.
+
+    A shell continues the whole group. Passed on then as well, it could undo a Ctrl-Z that follows
+    at once: the child would run on, and the shell wait for a stop that it never sees.
+    """
+    time.sleep(_GROUP_S)
+    change = os.WSTOPPED | os.WCONTINUED | os.WEXITED | os.WNOHANG | os.WNOWAIT
+    if os.waitid(os.P_PID, pid, change) is None:
+        _send(pid, signal.SIGCONT)
 
 
 def _send(pid: int, number: int) -> None:

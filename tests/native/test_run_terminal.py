@@ -151,7 +151,27 @@ def test_ctrl_z_stops_and_fg_continues(prefix: list[str], env: dict[str, str]) -
             session.type(f"{word}\n")
             session.expect(f"heard {word}")
         session.type("quit\n")
+        session.expect("counts 18=2")
         assert session.shell_says() == "exited 5"
+
+
+def test_the_wrapper_alone_continued_continues_the_command(env: dict[str, str]) -> None:
+    with Session([*ALIQUOT, *LISTENER], env) as session:
+        wrapper = int(session.expect("ready").split()[-1])
+        session.type("\x1a")
+        assert session.shell_says().startswith("stopped")
+        os.kill(wrapper, signal.SIGCONT)
+        session.expect("got 18")
+
+
+def test_a_stop_at_once_after_a_continue_holds(env: dict[str, str]) -> None:
+    with Session([*ALIQUOT, *LISTENER], env) as session:
+        session.expect("ready")
+        for _ in range(10):
+            session.type("\x1a")
+            assert session.shell_says().startswith("stopped")
+            session.continue_job()
+            session.expect("got 18")
 
 
 @both_ways
