@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("aliquot", "bench", "scheduler_ext", "shim", "simgpu")
+PACKAGES = ("aliquot", "bench", "deviceplugin", "scheduler_ext", "shim", "simgpu")
 
 lint_imports = Path(sys.executable).with_name("lint-imports")
 
@@ -40,6 +40,7 @@ def contracts(tree: Path) -> subprocess.CompletedProcess[str]:
     [
         ("shim/limits.py", "import simgpu", "Nothing but the demo"),
         ("shim/limits.py", "import aliquot.sizes", "The shim's files know nobody"),
+        ("scheduler_ext/__init__.py", "import deviceplugin", "Node side and cluster side"),
         ("scheduler_ext/__init__.py", "import shim", "The cluster side never touches a GPU"),
         ("aliquot/version.py", "import numpy", "Only placement pays for numpy"),
         ("simgpu/__init__.py", "import bench", "The product never imports its benchmarks"),

@@ -1,0 +1,168 @@
+"""What a pod asks of GPUs, read from its annotations and its containers' limits."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from aliquot.protocol import names
+from aliquot.protocol.quantity import QuantityError, parse_quantity
+
+__all__ = ["ContainerRequest", "PodRequest", "RequestError", "Role", "Selection", "read_request"]
+
+POLICIES = ("fixed", "burst", "best-effort")
+PLACEMENTS = ("pack", "spread", "fragmentation")
+WHOLE_PERCENT = 100
+MOST_GPUS = 16
+WEIGHT_MOST = 1000
+
+
+class RequestError(ValueError):
+    """A request that can never work as written; the text says how to write it."""
+
+
+class Role(Enum):
+    """When a container runs: beside the others, before them, or before and beside them."""
+
+    APP = "app"
+    INIT = "init"
+    SIDECAR = "sidecar"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerRequest:
+    """Totals over all GPUs of the container. Without memory it asks for whole GPUs."""
+
+    name: str
+    memory_units: int
+    compute_percent: int
+    role: Role = Role.APP
+
+    @property
+    def asks(self) -> bool:
+        return bool(self.memory_units or self.compute_percent)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Which GPUs a pod wants or does not want, by model or by uuid."""
+
+    wanted: frozenset[str] = frozenset()
+    excluded: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True, slots=True)
+class PodRequest:
+    containers: tuple[ContainerRequest, ...]
+    """Those that ask for something of ours."""
+    gpus: int = 1
+    """Over how many GPUs each container's request is split."""
+    models: Selection = Selection()
+    uuids: Selection = Selection()
+    policy: str | None = None
+    """None: the node's default."""
+    weight: int = 1
+    placement: str | None = None
+    """None: the cluster's default."""
+    group: str | None = None
+    group_size: int = 1
+    shim_off: bool = False
+
+    def gpus_of(self, container: ContainerRequest) -> int:
+        """How many GPUs the container gets: as annotated, or one for each whole hundred."""
+        if self.gpus > 1:
+            return self.gpus
+        return max(1, container.compute_percent // WHOLE_PERCENT)
+
+    def is_whole(self, container: ContainerRequest) -> bool:
+        """Whether it takes all of its GPUs, memory included."""
+        return (
+            not container.memory_units
+            and container.compute_percent == self.gpus_of(container) * WHOLE_PERCENT
+        )
+
+
+def read_request(
+    annotations: Mapping[str, str],
+    containers: Iterable[tuple[str, Mapping[str, str], Role]],
+) -> PodRequest:
+    """`containers` are names, resource limits and roles, in the pod's order."""
+    request = PodRequest(
+        containers=tuple(asked for each in containers if (asked := _container(*each)).asks),
+        gpus=_number(annotations, names.GPUS, 1, MOST_GPUS),
+        models=_selection(annotations.get(names.GPU_MODEL, "")),
+        uuids=_selection(annotations.get(names.GPU_UUID, "")),
+        policy=_one_of(annotations, names.POLICY, POLICIES),
+        weight=_number(annotations, names.WEIGHT, 1, WEIGHT_MOST),
+        placement=_one_of(annotations, names.PLACEMENT, PLACEMENTS),
+        group=annotations.get(names.GROUP),
+        group_size=_number(annotations, names.GROUP_SIZE, 1, 4096),
+        shim_off=_one_of(annotations, names.SHIM, ("on", "off")) == "off",
+    )
+    for container in request.containers:
+        _check(request, container)
+    return request
+
+
+def _container(name: str, limits: Mapping[str, str], role: Role) -> ContainerRequest:
+    return ContainerRequest(
+        name,
+        memory_units=_count(limits, names.MEMORY_RESOURCE, name),
+        compute_percent=_count(limits, names.COMPUTE_RESOURCE, name),
+        role=role,
+    )
+
+
+def _count(limits: Mapping[str, str], resource: str, container: str) -> int:
+    try:
+        value = parse_quantity(limits.get(resource, "0"))
+    except QuantityError as error:
+        raise RequestError(f"container {container}: {resource}: {error}") from None
+    if value < 0 or value != int(value):
+        raise RequestError(
+            f"container {container}: {resource} must be a whole number, not {limits[resource]}"
+        )
+    return int(value)
+
+
+def _check(request: PodRequest, container: ContainerRequest) -> None:
+    percent, gpus = container.compute_percent, request.gpus_of(container)
+    if request.gpus == 1 and percent > WHOLE_PERCENT and percent % WHOLE_PERCENT:
+        raise RequestError(
+            f"container {container.name}: {percent} percent is more than one GPU and no multiple "
+            f"of 100; ask for whole GPUs (100, 200, ...), or split a share with {names.GPUS}"
+        )
+    if percent > WHOLE_PERCENT * gpus:
+        raise RequestError(
+            f"container {container.name}: {gpus} GPUs have {WHOLE_PERCENT * gpus} percent, "
+            f"{percent} were asked; raise {names.GPUS} or ask for less"
+        )
+    for what, amount in (("memory units", container.memory_units), ("percent", percent)):
+        if amount % gpus:
+            raise RequestError(
+                f"container {container.name}: {amount} {what} cannot be split evenly over "
+                f"{gpus} GPUs; ask for a multiple of {gpus}"
+            )
+
+
+def _selection(text: str) -> Selection:
+    words = [word.strip() for word in text.split(",") if word.strip()]
+    return Selection(
+        wanted=frozenset(word for word in words if not word.startswith("!")),
+        excluded=frozenset(word[1:].strip() for word in words if word.startswith("!")),
+    )
+
+
+def _number(annotations: Mapping[str, str], name: str, default: int, most: int) -> int:
+    text = annotations.get(name)
+    if text is None:
+        return default
+    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+        raise RequestError(f"{name} must be a whole number from 1 to {most}, not {text!r}")
+    return int(text)
+
+
+def _one_of(annotations: Mapping[str, str], name: str, choices: tuple[str, ...]) -> str | None:
+    text = annotations.get(name)
+    if text is not None and text not in choices:
+        raise RequestError(f"{name} must be one of {', '.join(choices)}, not {text!r}")
+    return text
