@@ -17,6 +17,12 @@ SOURCES = (
     *("account", "account_files", "forks", "ledger", "limits", "liveness"),
     *("say", "sigbus", "slots", "usage"),
 )
+CODE = 65521
+"""Words of the usage file say 65521 v + 1."""
+
+HEADER_BYTES = 64
+COUNTERS_BYTES = 64
+
 DEADLINE_S = 120
 """For what takes milliseconds, on a machine that is busy with something else."""
 
@@ -162,3 +168,20 @@ def run_program(program: Path, account: Account, *arguments: object, **env: str)
     text = f"{program.name} {' '.join(map(str, arguments))}: {done.returncode}\n{done.stderr}"
     assert done.returncode == 0, text
     return done.stdout
+
+
+def write_at(path: Path, offset: int, data: bytes) -> None:
+    """Writes into the file as it lies, as damage does."""
+    descriptor = os.open(path, os.O_WRONLY)
+    try:
+        os.pwrite(descriptor, data, offset)
+    finally:
+        os.close(descriptor)
+
+
+def owner_at(slot: int) -> int:
+    return HEADER_BYTES + COUNTERS_BYTES + 8 * slot
+
+
+def word_at(slot: int) -> int:
+    return HEADER_BYTES + COUNTERS_BYTES + 8 * 1024 + 8 * slot

@@ -1,5 +1,6 @@
 """Builds the C programs that exercise the simulator's core, and talks to its client."""
 
+import contextlib
 import shutil
 import subprocess
 from collections.abc import Sequence
@@ -102,8 +103,10 @@ class Client:
 
     def _close_pipes(self) -> None:
         for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None and not pipe.closed:
-                pipe.close()
+            if pipe is not None:
+                # What a dead reader left unread must not hide why it died.
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
 
     def __enter__(self) -> Self:
         return self

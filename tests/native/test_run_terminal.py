@@ -17,9 +17,9 @@ from typing import Self
 
 import pytest
 
+from tests.native.run_programs import user_environment
 from tests.simulated import SimulatedNode, simulated_node
 
-ROOT = Path(__file__).parents[2]
 FOLDER = Path(__file__).parent / "terminal"
 LISTENER = [sys.executable, str(FOLDER / "listener.py")]
 ALIQUOT = [sys.executable, "-m", "aliquot.cli", "run", "--memory", "1Gi", "--"]
@@ -36,8 +36,7 @@ def node() -> Iterator[SimulatedNode]:
 
 @pytest.fixture
 def env(node: SimulatedNode, tmp_path: Path) -> dict[str, str]:
-    tmp_path.chmod(0o700)
-    return {**node.env, "PYTHONPATH": str(ROOT), "XDG_RUNTIME_DIR": str(tmp_path)}
+    return user_environment(node, tmp_path)
 
 
 class Session:
