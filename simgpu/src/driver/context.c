@@ -42,7 +42,7 @@ CUresult context_check_current(void)
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
     if (*current->device->lost != 0) {
         driver_log("device %d has fallen off the bus", current->device->ordinal);
-        return CUDA_ERROR_DEVICE_UNAVAILABLE;
+        return DEVICE_IS_LOST;
     }
     /* An uncorrectable error of the device ends what was going on there. */
     const int fault = sim_fault(current->device->index, SIM_CALL_ANY);
@@ -78,7 +78,7 @@ CUresult context_fail(struct context *context, CUresult error)
 static CUresult charge(const struct device *device)
 {
     if (*device->lost != 0)
-        return CUDA_ERROR_DEVICE_UNAVAILABLE;
+        return DEVICE_IS_LOST;
     const int error = sim_reserve(device->index, device->profile->context_bytes);
     if (error == 0)
         return CUDA_SUCCESS;

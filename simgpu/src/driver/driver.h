@@ -40,6 +40,12 @@
 
 /* --- the driver of this process ------------------------------------------------------------ */
 
+/*
+ * What every call answers about a device that fell off the bus. CUDA has no error of its own for
+ * that, and DEVICE_UNAVAILABLE is documented for devices that somebody has to himself.
+ */
+#define DEVICE_IS_LOST CUDA_ERROR_UNKNOWN
+
 /* A device as the program numbers it, after CUDA_VISIBLE_DEVICES and CUDA_DEVICE_ORDER. */
 struct device {
     unsigned index;   /* in the node: what core.h takes */

@@ -72,6 +72,8 @@ CUresult position_wait(struct position *position)
         return CUDA_SUCCESS;
     case -ECANCELED:
         return CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    case -EIO:
+        return DEVICE_IS_LOST;
     default:
         return CUDA_ERROR_DEVICE_UNAVAILABLE;
     }

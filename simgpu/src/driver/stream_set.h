@@ -78,6 +78,6 @@ static inline CUresult context_check(const struct context *context)
 {
     const CUresult sticky = __atomic_load_n(&context->sticky, __ATOMIC_RELAXED);
     if (UNLIKELY(*(volatile const uint32_t *)context->device->lost != 0))
-        return CUDA_ERROR_DEVICE_UNAVAILABLE;
+        return DEVICE_IS_LOST;
     return sticky;
 }

@@ -236,8 +236,11 @@ CASE(a_lost_device_does_not_hang_who_waits)
 {
     new_context();
     const CUstream stream = new_stream(0);
+    const CUfunction kernel = test_kernel("aliquot_spin_us_100");
     spin(stream, 1000000);
     CHECK(system("\"$ALIQUOT_TEST_LOSE\"") == 0);
-    FAILS(CUDA_ERROR_DEVICE_UNAVAILABLE, cuStreamSynchronize(stream));
-    FAILS(CUDA_ERROR_DEVICE_UNAVAILABLE, cuCtxSynchronize());
+    FAILS(CUDA_ERROR_UNKNOWN, cuStreamSynchronize(stream));
+    FAILS(CUDA_ERROR_UNKNOWN, cuCtxSynchronize());
+    FAILS(CUDA_ERROR_UNKNOWN, cuStreamQuery(stream));
+    FAILS(CUDA_ERROR_UNKNOWN, cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream, NULL, NULL));
 }
