@@ -1,0 +1,1 @@
+"""A small client of the API server, for agent, extender and command line."""

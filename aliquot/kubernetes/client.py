@@ -1,0 +1,259 @@
+"""The requests that we make of the API server, synchronous and usable from any thread."""
+
+import contextlib
+import copy
+import functools
+import random
+from collections.abc import Hashable
+from pathlib import Path
+from typing import Any, Generic, Literal, TypeVar, cast
+
+import httpx2
+import msgspec
+from lightkube.core.exceptions import ConfigError
+
+from aliquot import __version__
+from aliquot.kubernetes.credentials import find_connection
+from aliquot.kubernetes.errors import ApiError, UnreachableError
+from aliquot.kubernetes.objects import ObjectMeta
+from aliquot.kubernetes.watch import Watch
+
+__all__ = ["ApiClient", "Listing", "PatchKind", "connect"]
+
+T = TypeVar("T")
+
+PatchKind = Literal["merge", "strategic", "json"]
+
+_PATCH_TYPES: dict[str, str] = {
+    "merge": "application/merge-patch+json",
+    "strategic": "application/strategic-merge-patch+json",
+    "json": "application/json-patch+json",
+}
+WATCH_S = 300.0
+"""How long the server shall keep a watch open; varied, so that watches do not end together."""
+SILENCE_S = 100.0
+"""A watch hears a bookmark about each minute: a connection that is silent for longer is dead."""
+
+
+class Listing(msgspec.Struct, Generic[T], frozen=True):
+    """A consistent picture: a watch from `resource_version` misses nothing after it."""
+
+    items: list[T]
+    resource_version: str
+
+
+class _ListMeta(msgspec.Struct, frozen=True, rename="camel"):
+    resource_version: str = ""
+    continue_: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct, Generic[T], frozen=True):
+    items: list[T] | None = None
+    metadata: _ListMeta = _ListMeta()
+
+
+class _Written(msgspec.Struct, frozen=True):
+    metadata: ObjectMeta = ObjectMeta()
+
+
+class _StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
+    retry_after_seconds: int = 0
+
+
+class _Status(msgspec.Struct, frozen=True):
+    reason: str = ""
+    message: str = ""
+    code: int = 0
+    details: _StatusDetails = _StatusDetails()
+
+
+class ApiClient:
+    """`base` is the server's URL, or an HTTP client that already carries URL and credentials."""
+
+    def __init__(
+        self, base: str | httpx2.Client, *, namespace: str = "default", timeout_s: float = 10.0
+    ) -> None:
+        self.namespace = namespace
+        """Where our own objects are, and what a user means who names none."""
+        if isinstance(base, str):
+            base = httpx2.Client(base_url=base, trust_env=False)
+        base.headers["User-Agent"] = f"aliquot/{__version__}"
+        base.headers["Accept"] = "application/json"
+        self._http = base
+        self._timeout = httpx2.Timeout(timeout_s)
+
+    def with_timeout(self, timeout_s: float) -> "ApiClient":
+        """The same connections, for requests that are worth nothing when answered later."""
+        other = copy.copy(self)
+        other._timeout = httpx2.Timeout(timeout_s)
+        return other
+
+    def get(self, path: str, type: type[T]) -> T:  # noqa: A002 (reads as Kubernetes says it)
+        return _decoder(type).decode(self._request("GET", path))
+
+    def list(
+        self,
+        path: str,
+        type: type[T],  # noqa: A002
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        limit: int = 500,
+        from_cache: bool = False,
+    ) -> Listing[T]:
+        """All pages. Raises an ApiError that is `gone` when a page came too late: begin anew.
+
+        `from_cache` accepts what the server has in memory, which may be a moment old; that spares
+        it a search through everything when thousands of nodes ask at once.
+        """
+        parameters = _selectors(label_selector, field_selector)
+        if from_cache:
+            parameters["resourceVersion"] = "0"
+        parameters["limit"] = str(limit)
+        items: list[T] = []
+        while True:
+            page = _decoder(_Page[type]).decode(  # type: ignore[valid-type]
+                self._request("GET", path, parameters=parameters)
+            )
+            items += page.items or ()
+            if not page.metadata.continue_:
+                return Listing(items, page.metadata.resource_version)
+            parameters["continue"] = page.metadata.continue_
+            parameters.pop("resourceVersion", None)
+
+    def watch(
+        self,
+        path: str,
+        type: type[T],  # noqa: A002
+        resource_version: str,
+        *,
+        label_selector: str = "",
+        field_selector: str = "",
+        timeout_s: float = WATCH_S,
+        silence_s: float = SILENCE_S,
+    ) -> Watch[T]:
+        """Iterate over it for the changes after `resource_version`, from one thread.
+
+        It ends when the server's time is over or the line went silent; `.resource_version` is where
+        the next watch goes on. Raises an ApiError that is `gone` when that is too old.
+        """
+        parameters = _selectors(label_selector, field_selector)
+        parameters |= {
+            "watch": "true",
+            "resourceVersion": resource_version,
+            "allowWatchBookmarks": "true",
+            "timeoutSeconds": str(max(1, round(timeout_s * random.uniform(0.8, 1.2)))),
+        }
+        timeout = httpx2.Timeout(self._timeout, read=silence_s)
+        request = self._http.build_request("GET", path, params=parameters, timeout=timeout)
+        response = self._send(request, stream=True)
+        if not response.is_success:
+            with contextlib.closing(response):
+                _read(response)
+            raise _error(response.status_code, response.content, response.headers)
+        return Watch(response, _decoder(type), resource_version)
+
+    def patch(self, path: str, body: Any, *, kind: PatchKind = "merge") -> ObjectMeta:
+        """What is written below always answers the object's new metadata."""
+        return self._write("PATCH", path, body, _PATCH_TYPES[kind])
+
+    def create(self, path: str, body: Any) -> ObjectMeta:
+        """`path` is the collection's, or a sub-resource's such as a pod's `binding`."""
+        return self._write("POST", path, body)
+
+    def update(self, path: str, body: Any) -> ObjectMeta:
+        """Replaces the whole; a conflict when the body's resourceVersion is not the latest."""
+        return self._write("PUT", path, body)
+
+    def delete(self, path: str, *, uid: str = "", grace_s: int | None = None) -> None:
+        """With `uid` only that very object, not a later one of its name."""
+        options: dict[str, Any] = {"kind": "DeleteOptions", "apiVersion": "v1"}
+        if uid:
+            options["preconditions"] = {"uid": uid}
+        if grace_s is not None:
+            options["gracePeriodSeconds"] = grace_s
+        self._request("DELETE", path, body=options)
+
+    def close(self) -> None:
+        self._http.close()
+
+    def _write(
+        self, method: str, path: str, body: Any, content_type: str = "application/json"
+    ) -> ObjectMeta:
+        answer = self._request(method, path, body=body, content_type=content_type)
+        return _decoder(_Written).decode(answer).metadata
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        parameters: dict[str, str] | None = None,
+        body: Any = None,
+        content_type: str = "application/json",
+    ) -> bytes:
+        response = self._send(
+            self._http.build_request(
+                method,
+                path,
+                params=parameters,
+                content=None if body is None else msgspec.json.encode(body),
+                headers=None if body is None else {"Content-Type": content_type},
+                timeout=self._timeout,
+            )
+        )
+        if not response.is_success:
+            raise _error(response.status_code, response.content, response.headers)
+        return response.content
+
+    def _send(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
+        try:
+            return self._http.send(request, stream=stream)
+        except (httpx2.HTTPError, ConfigError, OSError) as error:
+            # ConfigError: a credential plugin or a token file that fails; it may heal.
+            raise UnreachableError(
+                f"the API server at {self._http.base_url} does not answer: {_text(error)}"
+            ) from error
+
+
+def connect(kubeconfig: Path | None = None, context: str | None = None) -> ApiClient:
+    """A client by the usual rules; reads files, but does not talk to the server yet."""
+    found = find_connection(kubeconfig, context)
+    return ApiClient(found.http, namespace=found.namespace)
+
+
+def _decoder(type: type[T]) -> msgspec.json.Decoder[T]:  # noqa: A002
+    """Building one takes far longer than most answers take to decode."""
+    return cast("msgspec.json.Decoder[T]", _build_decoder(cast("Hashable", type)))
+
+
+@functools.cache
+def _build_decoder(type: Any) -> msgspec.json.Decoder[Any]:  # noqa: A002
+    return msgspec.json.Decoder(type)
+
+
+def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
+    given = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    return {name: text for name, text in given.items() if text}
+
+
+def _read(response: httpx2.Response) -> None:
+    try:
+        response.read()
+    except httpx2.HTTPError as error:
+        raise UnreachableError(f"the API server's answer broke off: {_text(error)}") from error
+
+
+def _error(status: int, content: bytes, headers: httpx2.Headers) -> ApiError:
+    """Proxies in between answer in their own words, so that nothing is taken for granted."""
+    try:
+        told = _decoder(_Status).decode(content)
+    except msgspec.DecodeError:
+        told = _Status(message=content[:200].decode(errors="replace").strip())
+    after = headers.get("Retry-After", "")
+    retry_after_s = int(after) if after.isdigit() else told.details.retry_after_seconds
+    return ApiError(status, told.reason, told.message, float(retry_after_s))
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,63 @@
+"""Which API server, as whom: a pod's service account, or a kubeconfig."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx2
+import msgspec
+import yaml
+from lightkube.config.client_adapter import Client, ConnectionParams
+from lightkube.config.kubeconfig import KubeConfig, SingleConfig
+from lightkube.config.models import User
+from lightkube.core.exceptions import ConfigError
+
+from aliquot.kubernetes.errors import NoClusterError
+
+__all__ = ["Connection", "find_connection"]
+
+_EXEC_V1 = "client.authentication.k8s.io/v1"
+_HOME_CONFIG = Path("~/.kube/config")
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    http: httpx2.Client
+    namespace: str
+    """Of the context or the service account."""
+
+
+def find_connection(kubeconfig: Path | None = None, context: str | None = None) -> Connection:
+    """In this order: the file, $KUBECONFIG, a pod's service account, ~/.kube/config."""
+    try:
+        chosen = _with_user(_config(kubeconfig).get(context))
+        http = Client(chosen, ConnectionParams())
+    except (ConfigError, KeyError, OSError, msgspec.ValidationError, yaml.YAMLError) as error:
+        raise NoClusterError(
+            f"cannot tell which cluster is meant: {error}; name a kubeconfig with $KUBECONFIG"
+        ) from error
+    return Connection(http, chosen.namespace)
+
+
+def _config(kubeconfig: Path | None) -> KubeConfig:
+    if kubeconfig is not None:
+        return KubeConfig.from_file(kubeconfig)
+    # kubectl merges the files of $KUBECONFIG; the first that is there is what people have.
+    named = [Path(each) for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
+    if named:
+        return KubeConfig.from_file(next((each for each in named if each.is_file()), named[0]))
+    if "KUBERNETES_SERVICE_HOST" in os.environ:
+        return KubeConfig.from_service_account()
+    return KubeConfig.from_file(_HOME_CONFIG)
+
+
+def _with_user(config: SingleConfig | None) -> SingleConfig:
+    if config is None:
+        raise ConfigError("the kubeconfig has no current context")
+    user = config.user or User()
+    if user.exec is not None and user.exec.apiVersion == _EXEC_V1:
+        # The answer has the same form as v1beta1's, the only one that lightkube knows by name.
+        user = msgspec.structs.replace(
+            user, exec=msgspec.structs.replace(user.exec, apiVersion=f"{_EXEC_V1}beta1")
+        )
+    return config._replace(user=user)
