@@ -1,0 +1,1 @@
+"""The kubelet's sockets: our device plugin servers, their registration, its list of pods."""

@@ -1,0 +1,55 @@
+"""The ids of one resource with their health, and a bell for whoever follows them."""
+
+import threading
+from collections.abc import Mapping
+
+from deviceplugin.kubelet.proto import device_plugin_pb2 as api
+
+__all__ = ["HEALTHY", "MESSAGE_BYTES_MOST", "UNHEALTHY", "Advertisement"]
+
+HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
+
+MESSAGE_BYTES_MOST = 3 << 20
+"""The kubelet takes 4 MiB; past that a resource silently shows 0."""
+
+
+class Advertisement:
+    def __init__(self) -> None:
+        self._changed = threading.Condition()
+        self._health: Mapping[str, bool] = {}
+        self._message = api.ListAndWatchResponse()
+        self.version = 0
+        self.bell = 0
+        """Counts what may interest a follower; read it first, then look, then wait for more."""
+
+    def publish(self, health: Mapping[str, bool]) -> bool:
+        """Advertises these ids, healthy where true; answers whether anything is new."""
+        with self._changed:
+            if health == self._health:
+                return False
+            self._health = dict(health)
+            self._message = api.ListAndWatchResponse(
+                devices=[
+                    api.Device(ID=each, health=HEALTHY if healthy else UNHEALTHY)
+                    for each, healthy in health.items()
+                ]
+            )
+            self.version += 1
+            self.bell += 1
+            self._changed.notify_all()
+            return True
+
+    def current(self) -> tuple[int, api.ListAndWatchResponse]:
+        with self._changed:
+            return self.version, self._message
+
+    def wait(self, bell: int) -> None:
+        """Until the bell has rung since it was read."""
+        with self._changed:
+            self._changed.wait_for(lambda: self.bell != bell)
+
+    def ring(self) -> None:
+        """Lets followers look around: their own end may have come."""
+        with self._changed:
+            self.bell += 1
+            self._changed.notify_all()

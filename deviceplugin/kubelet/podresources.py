@@ -1,0 +1,90 @@
+"""Asks the kubelet which container holds which ids (pod resources API, version v1)."""
+
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import grpc
+
+from deviceplugin.kubelet import wire
+from deviceplugin.kubelet.proto import pod_resources_pb2 as api
+from deviceplugin.kubelet.traffic import Traffic
+from deviceplugin.sources import ContainerKey, Held
+
+__all__ = ["PodResources", "PodResourcesError"]
+
+IN_CALL_TIMEOUT_S = 1.0
+"""Inside an RPC of the kubelet: every pod start of the node waits meanwhile."""
+BACKGROUND_TIMEOUT_S = 10.0
+REFUSED_PAUSE_S = 0.015
+"""The kubelet answers a hundred lists a second and refuses more."""
+
+_OPTIONS = (
+    *wire.SOCKET_OPTIONS,
+    # After a kubelet's restart gRPC would pause for up to two minutes.
+    ("grpc.initial_reconnect_backoff_ms", 50),
+    ("grpc.min_reconnect_backoff_ms", 50),
+    ("grpc.max_reconnect_backoff_ms", 500),
+)
+
+
+class PodResourcesError(Exception):
+    """The kubelet gave no list; the text says why."""
+
+
+class PodResources:
+    def __init__(self, socket: Path, traffic: Traffic) -> None:
+        self._socket = socket
+        self._traffic = traffic
+        self._channel = grpc.insecure_channel(wire.address(socket), options=_OPTIONS)
+
+    def list_now(self, timeout_s: float = IN_CALL_TIMEOUT_S) -> list[Held]:
+        """For GetPreferredAllocation, in which no ids are in flight."""
+        return _held(self._call("List", api.ListPodResourcesRequest(), timeout_s).pod_resources)
+
+    def list_when_quiet(self, timeout_s: float = BACKGROUND_TIMEOUT_S) -> list[Held]:
+        """For everybody else: first waits until no Allocate is open or about to come."""
+        deadline = time.monotonic() + timeout_s
+        if not self._traffic.wait_quiet(timeout_s):
+            raise PodResourcesError(f"allocations went on for {timeout_s:g} s without a pause")
+        return self.list_now(max(0.1, deadline - time.monotonic()))
+
+    def allocatable(self, timeout_s: float = BACKGROUND_TIMEOUT_S) -> dict[str, frozenset[str]]:
+        """All ids that plugins of this node advertise, by resource."""
+        request = api.AllocatableResourcesRequest()
+        return _by_resource(self._call("GetAllocatableResources", request, timeout_s).devices)
+
+    def close(self) -> None:
+        self._channel.close()
+
+    def _call(self, method: str, request: Any, timeout_s: float) -> Any:
+        call = wire.caller(self._channel, api.DESCRIPTOR, "PodResourcesLister", method)
+        deadline = time.monotonic() + timeout_s
+        while True:
+            try:
+                return call(request, timeout=max(0.001, deadline - time.monotonic()))
+            except grpc.RpcError as error:
+                left_s = deadline - time.monotonic()
+                if error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED and left_s > REFUSED_PAUSE_S:
+                    time.sleep(REFUSED_PAUSE_S)
+                    continue
+                raise PodResourcesError(
+                    f"{self._socket} did not answer {method}: "
+                    f"{error.code().name}: {error.details()}"
+                ) from None
+
+
+def _held(pods: Iterable[api.PodResources]) -> list[Held]:
+    return [
+        Held(ContainerKey(pod.namespace, pod.name, container.name), _by_resource(container.devices))
+        for pod in pods
+        for container in pod.containers
+    ]
+
+
+def _by_resource(devices: Iterable[api.ContainerDevices]) -> dict[str, frozenset[str]]:
+    found: dict[str, set[str]] = {}
+    for entry in devices:
+        found.setdefault(entry.resource_name, set()).update(entry.device_ids)
+    return {resource: frozenset(ids) for resource, ids in found.items()}
