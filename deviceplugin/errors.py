@@ -1,0 +1,15 @@
+"""How the agent says no; every text tells what was asked, what there is and what to do."""
+
+__all__ = ["Refusal", "Retry", "StartRefused"]
+
+
+class Refusal(Exception):  # noqa: N818 - an answer, not a fault
+    """What was asked cannot be given; from an RPC, the pod is rejected for good with this text."""
+
+
+class Retry(Exception):  # noqa: N818 - an answer, not a fault
+    """A container may not start yet; the kubelet shows the text and asks again by itself."""
+
+
+class StartRefused(Exception):  # noqa: N818 - an answer, not a fault
+    """The agent may not run with these settings while the pods named in the text run."""
