@@ -119,6 +119,25 @@ def test_a_memory_error_is_counted_and_told(node: SimulatedNode, observer: Obser
     assert observer.ask(field) == 1
 
 
+def test_the_driver_asks_for_a_reset_after_an_error_that_stays(
+    node: SimulatedNode, observer: Observer
+) -> None:
+    """What tells a monitoring agent that an event was not the application's fault."""
+    observer.do(
+        "def action(index):\n"
+        "    fields = [NVML_FI_DEV_GET_GPU_RECOVERY_ACTION]\n"
+        "    answer = nvmlDeviceGetFieldValues(gpu(index), fields)[0]\n"
+        "    return [answer.nvmlReturn, answer.value.uiVal]"
+    )
+    node.inject(0, "xid=31")
+    assert observer.ask("action(0)") == [0, 0]
+    node.inject(0, "xid=48")
+    assert observer.ask("action(0)") == [0, 1]
+    assert observer.ask("action(1)") == [0, 0]
+    node.inject(0, "clear")
+    assert observer.ask("action(0)") == [0, 0]
+
+
 def test_boards_without_ecc_have_no_such_events(observer: Observer) -> None:
     assert observer.ask("nvmlDeviceGetSupportedEventTypes(gpu(0))") == 0b1011
     assert observer.ask("nvmlDeviceGetSupportedEventTypes(gpu(2))") == XID

@@ -59,6 +59,9 @@ enum {
     FIELD_RECOVERY_ACTION = 230,
 };
 
+/* A value of FIELD_RECOVERY_ACTION; 0 is none. */
+enum { RECOVERY_GPU_RESET = 1 };
+
 static nvmlReturn_t answer_number(nvmlFieldValue_t *field, unsigned value)
 {
     field->valueType = NVML_VALUE_TYPE_UNSIGNED_INT;
@@ -150,6 +153,15 @@ static nvmlReturn_t read_repair(nvmlFieldValue_t *field, const struct gpu *gpu)
     return answer_number(field, 0);
 }
 
+/* An error that ends whatever runs there stays until the GPU is reset, which `clear` stands for. */
+static bool needs_reset(const struct gpu *gpu)
+{
+    for (unsigned index = 0; index < SIM_FAULTS; index++)
+        if (__atomic_load_n(&gpu->device->faults[index].call, __ATOMIC_RELAXED) == SIM_CALL_ANY)
+            return true;
+    return false;
+}
+
 static nvmlReturn_t read_field(nvmlFieldValue_t *field, const struct gpu *gpu)
 {
     switch (field->fieldId) {
@@ -171,8 +183,9 @@ static nvmlReturn_t read_field(nvmlFieldValue_t *field, const struct gpu *gpu)
     case FIELD_PCIE_BYTES_SENT ... FIELD_PCIE_BYTES_RECEIVED:
         return answer_large(field, 0);
     case FIELD_PCIE_REPLAYS ... FIELD_PCIE_REPLAY_ROLLOVERS:
-    case FIELD_RECOVERY_ACTION:
         return answer_number(field, 0);
+    case FIELD_RECOVERY_ACTION:
+        return answer_number(field, needs_reset(gpu) ? RECOVERY_GPU_RESET : 0);
     case FIELD_MEMORY_TEMPERATURE:
         REQUIRE(has_stacked_memory(gpu->profile), NVML_ERROR_NOT_SUPPORTED);
         return answer_number(field, memory_celsius(recent_percent(gpu)));
