@@ -1,5 +1,6 @@
 """What a pod asks of GPUs, read from its annotations and its containers' limits."""
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -14,6 +15,11 @@ PLACEMENTS = ("pack", "spread", "fragmentation")
 WHOLE_PERCENT = 100
 MOST_GPUS = 16
 WEIGHT_MOST = 1000
+GROUP_SIZE_MOST = 4096
+# The API server's own limit for a resource.
+_MOST_AMOUNT = 2**63 - 1
+_GROUP_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
+_WORD = re.compile(r"[a-z0-9]+")
 
 
 class RequestError(ValueError):
@@ -48,6 +54,16 @@ class Selection:
 
     wanted: frozenset[str] = frozenset()
     excluded: frozenset[str] = frozenset()
+
+    def admits_uuid(self, uuid: str) -> bool:
+        return (not self.wanted or uuid in self.wanted) and uuid not in self.excluded
+
+    def admits_model(self, model: str) -> bool:
+        """Whole words count: `A100` is an `NVIDIA A100-SXM4-80GB`, and `A10` is not."""
+        words = _words(model)
+        if any(_words(name) <= words for name in self.excluded):
+            return False
+        return not self.wanted or any(_words(name) <= words for name in self.wanted)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,13 +105,13 @@ def read_request(
     request = PodRequest(
         containers=tuple(asked for each in containers if (asked := _container(*each)).asks),
         gpus=_number(annotations, names.GPUS, 1, MOST_GPUS),
-        models=_selection(annotations.get(names.GPU_MODEL, "")),
-        uuids=_selection(annotations.get(names.GPU_UUID, "")),
+        models=_selection(annotations, names.GPU_MODEL),
+        uuids=_selection(annotations, names.GPU_UUID),
         policy=_one_of(annotations, names.POLICY, POLICIES),
         weight=_number(annotations, names.WEIGHT, 1, WEIGHT_MOST),
         placement=_one_of(annotations, names.PLACEMENT, PLACEMENTS),
-        group=annotations.get(names.GROUP),
-        group_size=_number(annotations, names.GROUP_SIZE, 1, 4096),
+        group=_group(annotations),
+        group_size=_number(annotations, names.GROUP_SIZE, 1, GROUP_SIZE_MOST),
         shim_off=_one_of(annotations, names.SHIM, ("on", "off")) == "off",
     )
     for container in request.containers:
@@ -117,11 +133,13 @@ def _count(limits: Mapping[str, str], resource: str, container: str) -> int:
         value = parse_quantity(limits.get(resource, "0"))
     except QuantityError as error:
         raise RequestError(f"container {container}: {resource}: {error}") from None
-    if value < 0 or value != int(value):
-        raise RequestError(
-            f"container {container}: {resource} must be a whole number, not {limits[resource]}"
-        )
-    return int(value)
+    if 0 <= value <= _MOST_AMOUNT and value == int(value):
+        return int(value)
+    example = "30 for 30 percent of one GPU" if resource == names.COMPUTE_RESOURCE else "4Gi or 16"
+    raise RequestError(
+        f"container {container}: {resource} must be a whole number, not {limits[resource]}; "
+        f"write it like {example}"
+    )
 
 
 def _check(request: PodRequest, container: ContainerRequest) -> None:
@@ -136,6 +154,17 @@ def _check(request: PodRequest, container: ContainerRequest) -> None:
             f"container {container.name}: {gpus} GPUs have {WHOLE_PERCENT * gpus} percent, "
             f"{percent} were asked; raise {names.GPUS} or ask for less"
         )
+    if gpus > MOST_GPUS:
+        raise RequestError(
+            f"container {container.name}: {percent} percent are {gpus} whole GPUs, a container can "
+            f"have {MOST_GPUS} at most; split the work over several pods"
+        )
+    named = len(request.uuids.wanted)
+    if named and named < gpus:
+        raise RequestError(
+            f"container {container.name} needs {gpus} different GPUs, {names.GPU_UUID} names only "
+            f"{named}; name at least {gpus}, or ask for fewer"
+        )
     for what, amount in (("memory units", container.memory_units), ("percent", percent)):
         if amount % gpus:
             raise RequestError(
@@ -144,19 +173,47 @@ def _check(request: PodRequest, container: ContainerRequest) -> None:
             )
 
 
-def _selection(text: str) -> Selection:
-    words = [word.strip() for word in text.split(",") if word.strip()]
-    return Selection(
-        wanted=frozenset(word for word in words if not word.startswith("!")),
-        excluded=frozenset(word[1:].strip() for word in words if word.startswith("!")),
-    )
+def _selection(annotations: Mapping[str, str], name: str) -> Selection:
+    items = [item.strip() for item in annotations.get(name, "").split(",") if item.strip()]
+    wanted = frozenset(item for item in items if not item.startswith("!"))
+    excluded = frozenset(item[1:].strip() for item in items if item.startswith("!"))
+    for item in items:
+        # A name without a letter or digit would select every GPU or none, depending on its side.
+        if not _words(item):
+            raise RequestError(f"{name}: {item!r} names nothing; write it like A100,H100 or !T4")
+    for item in sorted(wanted & excluded):
+        raise RequestError(f"{name} both wants and excludes {item!r}; keep one of the two")
+    return Selection(wanted, excluded)
+
+
+def _words(name: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(name.casefold()))
+
+
+def _group(annotations: Mapping[str, str]) -> str | None:
+    group = annotations.get(names.GROUP)
+    if (group is None) != (names.GROUP_SIZE not in annotations):
+        there, missing = (
+            (names.GROUP, names.GROUP_SIZE)
+            if group is not None
+            else (names.GROUP_SIZE, names.GROUP)
+        )
+        raise RequestError(f"{there} needs {missing} beside it: pods of a group start all or none")
+    if group is not None and not _GROUP_NAME.fullmatch(group):
+        raise RequestError(
+            f"{names.GROUP} must be up to 63 lower-case letters, digits, '-' and '.', starting and "
+            f"ending with a letter or digit, not {group!r}"
+        )
+    return group
 
 
 def _number(annotations: Mapping[str, str], name: str, default: int, most: int) -> int:
     text = annotations.get(name)
     if text is None:
         return default
-    if not (text.isascii() and text.isdigit() and 1 <= int(text) <= most):
+    # The length first: Python refuses to read numbers of thousands of digits.
+    short = text.isascii() and text.isdigit() and len(text) <= 9
+    if not short or not 1 <= int(text) <= most:
         raise RequestError(f"{name} must be a whole number from 1 to {most}, not {text!r}")
     return int(text)
 
