@@ -28,6 +28,7 @@ from bench.placement_protocols import (
     replay,
 )
 from bench.placement_references import BestFit, Fgd, Random
+from bench.placement_variants import VARIANTS, vary
 from scheduler_ext.placement import Cluster, Node, Placer, Policy, Request, policy_named
 
 POLICIES = ("fragmentation", "pack", "spread", "random", "best-fit", "fgd")
@@ -47,6 +48,8 @@ def main(arguments: list[str] | None = None) -> int:
 def _run(options: argparse.Namespace) -> int:
     nodes = read_nodes(options.nodes)
     pods = read_pods(options.pods) if options.pods else []
+    if options.variant:
+        pods = vary(pods, nodes, options.variant)
     given: list[Event] | None = None
     if options.arrivals:
         given = read_arrivals(options.arrivals)
@@ -113,6 +116,7 @@ def _report(options: argparse.Namespace, runs: list[dict[str, Any]]) -> None:
     if options.json:
         report = {
             "protocol": options.protocol,
+            "variant": options.variant,
             "policy": options.policy,
             "gpu_allocated_percent": round(mean, 3),
             "spread_over_seeds": round(spread, 3),
@@ -141,6 +145,7 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--protocol", choices=("fill", "churn"), default="fill")
     parser.add_argument("--nodes", type=Path, required=True, metavar="FILE")
     parser.add_argument("--pods", type=Path, metavar="FILE", help="the pods arrivals are drawn of")
+    parser.add_argument("--variant", choices=VARIANTS, help="change the workload in one way first")
     parser.add_argument("--policy", choices=POLICIES, default="fragmentation")
     parser.add_argument("--seeds", type=_seeds, default="42-44", metavar="42-44")
     given = parser.add_mutually_exclusive_group()
@@ -152,6 +157,8 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.out and not (options.arrivals or options.events):
         parser.error("--out needs --arrivals or --events")
+    if options.variant and (options.arrivals or options.events or not options.pods):
+        parser.error("--variant changes --pods, from which arrivals are then made")
     return options
 
 

@@ -10,6 +10,7 @@ import pytest
 from bench import placement
 from bench.placement_files import Event, Pod
 from bench.placement_judge import faults
+from bench.placement_variants import VARIANTS, vary
 from scheduler_ext.placement import Decision, Gpu, Node, Request
 
 NODES = "sn,cpu_milli,memory_mib,gpu,model\n" + "".join(
@@ -55,6 +56,40 @@ def test_every_policy_keeps_the_rules_in_both_protocols(
     report = json.loads(capsys.readouterr().out)
     assert [run["seed"] for run in report["runs"]] == [1, 2]
     assert 30 < report["gpu_allocated_percent"] <= 100
+
+
+@pytest.mark.parametrize("variant", [name for name in VARIANTS if name != "half-in-blocks"])
+def test_a_variant_changes_the_workload_the_same_way_each_time(
+    files: Path, variant: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--nodes", f"{files}/nodes.csv", "--pods", f"{files}/pods.csv", "--seeds", "1"]
+    reports = []
+    for _ in range(2):
+        assert placement.main([*arguments, "--variant", variant, "--judge", "--json"]) == 0
+        report = json.loads(capsys.readouterr().out)
+        del report["runs"][0]["ms_per_decision"]
+        reports.append(report)
+    assert reports[0] == reports[1]
+    assert reports[0]["variant"] == variant
+
+
+def test_half_of_the_demand_can_be_put_into_eight_gpu_pods() -> None:
+    shared = [Pod(f"shared-{n}", Request(1000, 1000, 1, 400, 400)) for n in range(100)]
+    blocks = [Pod("block", Request(8000, 8000, 8, 1000, 1000))]
+    varied = vary(shared + blocks, [], "half-in-blocks")
+    in_blocks = sum(pod.gpu_milli for pod in varied if pod.request.gpus == 8)
+    assert in_blocks == sum(pod.gpu_milli for pod in shared)
+
+
+def test_memory_shares_can_differ_from_compute_shares() -> None:
+    pods = [Pod(f"p{n}", Request(0, 0, 1, 100 + 50 * n, 100 + 50 * n)) for n in range(10)]
+    opposite = vary(pods, [], "memory-opposite")
+    assert all(
+        pod.request.compute_milli + (pod.request.gpu_memory_units or 0) == 1000 for pod in opposite
+    )
+    apart = vary(pods, [], "memory-apart")
+    assert sorted(pod.request.gpu_memory_units or 0 for pod in apart) == list(range(100, 600, 50))
+    assert [pod.request.compute_milli for pod in apart] == list(range(100, 600, 50))
 
 
 @pytest.mark.parametrize("given", ["--arrivals=arrivals.csv", "--events=events.csv.gz"])

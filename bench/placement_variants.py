@@ -1,0 +1,106 @@
+"""Workloads made from a pod list by one change each, for what public traces do not show."""
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from bench.placement_files import GPU_MEMORY_UNITS, InputError, Pod
+from scheduler_ext.placement import Node
+
+# One draw for all: seeds of a run shuffle arrivals, never the workload.
+_SEED = 1
+_BLOCK_GPUS = 8
+_WHOLE_MILLI = 1000
+
+
+def vary(pods: list[Pod], nodes: list[Node], variant: str) -> list[Pod]:
+    """The pod list with one thing changed; the same list for the same input, always."""
+    return VARIANTS[variant](pods, nodes, np.random.default_rng(_SEED))
+
+
+def _tenths(pods: list[Pod], nodes: list[Node], rng: np.random.Generator) -> list[Pod]:
+    """Shares are multiples of a tenth, all equally frequent."""
+    return _resized(pods, lambda: 100 * int(rng.integers(1, 10)))
+
+
+def _halves_and_thirds(pods: list[Pod], nodes: list[Node], rng: np.random.Generator) -> list[Pod]:
+    """Shares are halves, thirds and quarters, which leave other rests in every mixture."""
+    return _resized(pods, lambda: (500, 330, 250)[int(rng.integers(3))])
+
+
+def _any_share(pods: list[Pod], nodes: list[Node], rng: np.random.Generator) -> list[Pod]:
+    """Every share from 10 to 990 milli may come: hardly two pods are alike."""
+    return _resized(pods, lambda: int(rng.integers(10, 991)))
+
+
+def _memory_apart(pods: list[Pod], nodes: list[Node], rng: np.random.Generator) -> list[Pod]:
+    """Each pod's memory share is another pod's compute share."""
+    sharing = [pod.request.compute_milli for pod in pods if _shares(pod)]
+    memory = iter(rng.permutation(sharing).tolist())
+    return [_with_memory(pod, next(memory)) if _shares(pod) else pod for pod in pods]
+
+
+def _memory_opposite(pods: list[Pod], nodes: list[Node], rng: np.random.Generator) -> list[Pod]:
+    """Pods with little compute want much memory, and the reverse."""
+    return [
+        _with_memory(pod, GPU_MEMORY_UNITS - pod.request.compute_milli) if _shares(pod) else pod
+        for pod in pods
+    ]
+
+
+def _pinned_third(pods: list[Pod], nodes: list[Node], rng: np.random.Generator) -> list[Pod]:
+    """A third of the GPU pods name one model, each model as often as any other."""
+    widest: dict[str, int] = {}
+    for node in nodes:
+        for gpu in node.gpus:
+            widest[gpu.model] = max(widest.get(gpu.model, 0), len(node.gpus))
+    changed: list[Pod] = []
+    for pod in pods:
+        able = sorted(model for model, gpus in widest.items() if gpus >= pod.request.gpus)
+        if pod.request.gpus and able and rng.random() < 1 / 3:
+            model = able[int(rng.integers(len(able)))]
+            pod = replace(pod, request=replace(pod.request, models=frozenset({model})))
+        changed.append(pod)
+    return changed
+
+
+def _half_in_blocks(pods: list[Pod], nodes: list[Node], rng: np.random.Generator) -> list[Pod]:
+    """As many of the eight-GPU pods there are, drawn again, as all others ask for together."""
+    blocks = [pod for pod in pods if pod.request.gpus == _BLOCK_GPUS]
+    if not blocks:
+        raise InputError("half-in-blocks needs a pod list with eight-GPU pods")
+    others = [pod for pod in pods if pod.request.gpus != _BLOCK_GPUS]
+    demand = sum(pod.gpu_milli for pod in others)
+    count = round(demand / (_BLOCK_GPUS * _WHOLE_MILLI))
+    return others + [blocks[int(rng.integers(len(blocks)))] for _ in range(count)]
+
+
+VARIANTS: dict[str, Callable[[list[Pod], list[Node], np.random.Generator], list[Pod]]] = {
+    "tenths": _tenths,
+    "halves-and-thirds": _halves_and_thirds,
+    "any-share": _any_share,
+    "memory-apart": _memory_apart,
+    "memory-opposite": _memory_opposite,
+    "pinned-third": _pinned_third,
+    "half-in-blocks": _half_in_blocks,
+}
+
+
+def _shares(pod: Pod) -> bool:
+    return pod.request.gpus == 1 and pod.request.compute_milli < _WHOLE_MILLI
+
+
+def _resized(pods: list[Pod], draw: Callable[[], int]) -> list[Pod]:
+    changed: list[Pod] = []
+    for pod in pods:
+        if _shares(pod):
+            milli = draw()
+            request = replace(pod.request, compute_milli=milli, gpu_memory_units=milli)
+            pod = replace(pod, request=request)
+        changed.append(pod)
+    return changed
+
+
+def _with_memory(pod: Pod, units: int) -> Pod:
+    return replace(pod, request=replace(pod.request, gpu_memory_units=units))
