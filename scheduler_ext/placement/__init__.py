@@ -8,6 +8,7 @@ from scheduler_ext.placement.fragmentation import Fragmentation
 from scheduler_ext.placement.inventory import Gpu, Link, Node
 from scheduler_ext.placement.policy import Pack, Policy, Spread
 from scheduler_ext.placement.request import Request
+from scheduler_ext.placement.several import PodPlacer, PodScores
 
 __all__ = [
     "Cluster",
@@ -18,6 +19,8 @@ __all__ = [
     "Node",
     "Pack",
     "Placer",
+    "PodPlacer",
+    "PodScores",
     "Policy",
     "Request",
     "Spread",

@@ -1,5 +1,7 @@
 """The cluster's free resources in arrays, one row a node: what every decision reads."""
 
+from copy import copy
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -8,6 +10,19 @@ from scheduler_ext.placement.links import MOST_GPUS_PER_NODE, LinkTable
 from scheduler_ext.placement.request import WHOLE_GPU_MILLI, Request
 
 _ABSENT = -1
+_ROW_ARRAYS = (
+    "present",
+    "cpu_free_milli",
+    "memory_free_mib",
+    "cpu_milli",
+    "memory_mib",
+    "compute_free_milli",
+    "gpu_memory_free",
+    "gpu_memory",
+    "model",
+    "topology",
+    "version",
+)
 
 
 class Cluster:
@@ -131,6 +146,45 @@ class Cluster:
         ):
             raise ValueError(f"{request} was not booked on GPUs {index} of {self.names[row]}")
         self._book(row, index, request, memory, -1)
+
+    def set_gpu_free(self, row: int, device: int, compute_milli: int, memory_units: int) -> None:
+        """For a caller that counts what is booked itself, and knows better than `take` and `give`.
+
+        What is beyond the GPU's own (compute may be over-committed) is not more than all of it.
+        """
+        compute = min(max(compute_milli, 0), WHOLE_GPU_MILLI)
+        memory = min(max(memory_units, 0), int(self.gpu_memory[row, device]))
+        before = (self.compute_free_milli[row, device], self.gpu_memory_free[row, device])
+        if before == (compute, memory):
+            return
+        self.nodes_with_free[self.wholly_free(row)] -= 1
+        self.compute_free_milli[row, device] = compute
+        self.gpu_memory_free[row, device] = memory
+        self.nodes_with_free[self.wholly_free(row)] += 1
+        self.version[row] += 1
+
+    def set_host_free(self, row: int, cpu_milli: int, memory_mib: int) -> None:
+        """The same for CPU and host memory."""
+        if (self.cpu_free_milli[row], self.memory_free_mib[row]) != (cpu_milli, memory_mib):
+            self.cpu_free_milli[row] = cpu_milli
+            self.memory_free_mib[row] = memory_mib
+            self.version[row] += 1
+
+    def scratch(self, rows: NDArray[np.int64]) -> "Cluster":
+        """A copy of some rows, renumbered from 0, on which `what if` may be tried."""
+        other = copy(self)
+        for name in _ROW_ARRAYS:
+            setattr(other, name, getattr(self, name)[rows])
+        other.names = [self.names[row] for row in rows]
+        other.uuids = [self.uuids[row] for row in rows]
+        other.uuid_at = {
+            uuid: (number, device)
+            for number, uuids in enumerate(other.uuids)
+            for device, uuid in enumerate(uuids)
+        }
+        other.row_of = {name: number for number, name in enumerate(other.names) if name}
+        other.nodes_with_free = self.nodes_with_free.copy()
+        return other
 
     def memory_asked(self, request: Request, row: int, index: list[int]) -> NDArray[np.int64]:
         if request.gpu_memory_units is None:

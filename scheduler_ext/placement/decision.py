@@ -25,7 +25,7 @@ class Decision:
     cost: float
 
 
-class _TypeScores:
+class TypeScores:
     """What one pod type costs on every row, and the row versions for which that is true."""
 
     def __init__(self, shape: tuple[int, ...], epoch: Hashable) -> None:
@@ -35,15 +35,31 @@ class _TypeScores:
         self.devices = np.zeros(shape, dtype=np.bool_)
         self.weakest = np.zeros(rows, dtype=np.int64)
         self.version = np.full(rows, _NEVER_SCORED, dtype=np.int64)
+        # Rows whose score is of an earlier epoch; always empty unless that is tolerated.
+        self.outdated = np.zeros(0, dtype=np.int64)
 
 
 class Placer:
-    """Holds the scores of one policy over one cluster; the cluster may change between calls."""
+    """Holds the scores of one policy over one cluster; the cluster may change between calls.
 
-    def __init__(self, cluster: Cluster, policy: Policy) -> None:
+    `host` says whether a node must have the CPU and the host memory to fit; kube-scheduler has
+    looked at that already. With `renewed_rows`, a new epoch renews only so many rows a call, and
+    the others keep their earlier score meanwhile: a lesson then costs no single pod much time.
+    """
+
+    def __init__(
+        self,
+        cluster: Cluster,
+        policy: Policy,
+        *,
+        host: bool = True,
+        renewed_rows: int | None = None,
+    ) -> None:
         self.cluster = cluster
         self.policy = policy
-        self._kept: OrderedDict[Request, _TypeScores] = OrderedDict()
+        self._host = host
+        self._renewed_rows = renewed_rows
+        self._kept: OrderedDict[Request, TypeScores] = OrderedDict()
 
     def observe(self, request: Request) -> None:
         """Tells the policy of a pod, once per pod however often it is decided about."""
@@ -51,7 +67,7 @@ class Placer:
 
     def decide(self, request: Request) -> Decision | None:
         """The node and GPUs the request should take, or None when it fits nowhere."""
-        scores = self._scores(request)
+        scores = self.scores(request)
         cost = scores.cost
         if request.gpus > 1:
             # How well the GPUs are connected comes before what the placement costs others.
@@ -67,26 +83,36 @@ class Placer:
 
     def costs(self, request: Request) -> NDArray[np.float64]:
         """What the request costs on every row, infinite where it does not fit."""
-        return self._scores(request).cost[: self.cluster.rows].copy()
+        return self.scores(request).cost[: self.cluster.rows].copy()
 
-    def _scores(self, request: Request) -> _TypeScores:
+    def scores(self, request: Request) -> TypeScores:
+        """The scores of all rows, up to date; the caller must not change them."""
         cluster = self.cluster
         epoch = self.policy.epoch(cluster)
         scores = self._kept.pop(request, None)
-        if scores is None or scores.epoch != epoch or scores.devices.shape != cluster.model.shape:
-            scores = _TypeScores(cluster.model.shape, epoch)
+        if scores is None or scores.devices.shape != cluster.model.shape:
+            scores = TypeScores(cluster.model.shape, epoch)
+        elif scores.epoch != epoch:
+            if self._renewed_rows is None:
+                scores = TypeScores(cluster.model.shape, epoch)
+            else:
+                scores.epoch = epoch
+                scores.outdated = np.arange(cluster.rows)
         self._kept[request] = scores
         if len(self._kept) > _TYPES_KEPT:
             self._kept.popitem(last=False)
+        if len(scores.outdated):
+            scores.version[scores.outdated[: self._renewed_rows]] = _NEVER_SCORED
+            scores.outdated = scores.outdated[self._renewed_rows :]
         stale = np.flatnonzero(scores.version != cluster.version)
         if len(stale):
             self._rescore(scores, stale, request)
         return scores
 
-    def _rescore(self, scores: _TypeScores, stale: NDArray[np.int64], request: Request) -> None:
+    def _rescore(self, scores: TypeScores, stale: NDArray[np.int64], request: Request) -> None:
         cluster = self.cluster
         eligible = eligible_devices(cluster, stale, request)
-        fits = fitting(cluster, stale, request, eligible)
+        fits = fitting(cluster, stale, request, eligible, host=self._host)
         scores.cost[stale] = np.inf
         scores.version[stale] = cluster.version[stale]
         rows = stale[fits]

@@ -39,10 +39,14 @@ def fitting(
     rows: NDArray[np.int64],
     request: Request,
     eligible: NDArray[np.bool_] | None = None,
+    *,
+    host: bool = True,
 ) -> NDArray[np.bool_]:
-    """Per row: the node has the CPU, the host memory and enough eligible GPUs."""
-    fits = cluster.present[rows] & (cluster.cpu_free_milli[rows] >= request.cpu_milli)
-    fits &= cluster.memory_free_mib[rows] >= request.memory_mib
+    """Per row: the node has enough eligible GPUs and, unless others see to it, CPU and memory."""
+    fits = cluster.present[rows].copy()
+    if host:
+        fits &= cluster.cpu_free_milli[rows] >= request.cpu_milli
+        fits &= cluster.memory_free_mib[rows] >= request.memory_mib
     if request.gpus:
         if eligible is None:
             eligible = eligible_devices(cluster, rows, request)

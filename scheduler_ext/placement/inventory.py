@@ -1,16 +1,10 @@
 """What a node has: CPU, host memory, GPUs, and the links between them."""
 
 from dataclasses import dataclass
-from enum import IntEnum
 
+from aliquot.protocol.inventory import Link
 
-class Link(IntEnum):
-    """How two GPUs of a node reach each other; the larger, the better."""
-
-    SYSTEM = 0
-    NUMA = 1
-    PCIE_SWITCH = 2
-    NVLINK = 3
+__all__ = ["Gpu", "Link", "Node"]
 
 
 @dataclass(frozen=True, slots=True)
