@@ -80,12 +80,12 @@ class ApiClient:
         base.headers["User-Agent"] = f"aliquot/{__version__}"
         base.headers["Accept"] = "application/json"
         self._http = base
-        self._timeout = httpx2.Timeout(timeout_s)
+        self._timeout_s = timeout_s
 
     def with_timeout(self, timeout_s: float) -> "ApiClient":
         """The same connections, for requests that are worth nothing when answered later."""
         other = copy.copy(self)
-        other._timeout = httpx2.Timeout(timeout_s)
+        other._timeout_s = timeout_s
         return other
 
     def get(self, path: str, type: type[T]) -> T:  # noqa: A002 (reads as Kubernetes says it)
@@ -144,7 +144,7 @@ class ApiClient:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(max(1, round(timeout_s * random.uniform(0.8, 1.2)))),
         }
-        timeout = httpx2.Timeout(self._timeout, read=silence_s)
+        timeout = httpx2.Timeout(self._timeout_s, read=silence_s)
         request = self._http.build_request("GET", path, params=parameters, timeout=timeout)
         response = self._send(request, stream=True)
         if not response.is_success:
@@ -199,7 +199,7 @@ class ApiClient:
                 params=parameters,
                 content=None if body is None else msgspec.json.encode(body),
                 headers=None if body is None else {"Content-Type": content_type},
-                timeout=self._timeout,
+                timeout=self._timeout_s,
             )
         )
         if not response.is_success:
