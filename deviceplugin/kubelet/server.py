@@ -11,12 +11,13 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 
+from deviceplugin.errors import Refusal, Retry
 from deviceplugin.kubelet import wire
 from deviceplugin.kubelet.advertisement import Advertisement
 from deviceplugin.kubelet.proto import device_plugin_pb2 as api
 from deviceplugin.kubelet.traffic import Traffic
 
-__all__ = ["SOCKET_PREFIX", "Decisions", "RefusalError", "ResourceServer"]
+__all__ = ["SOCKET_PREFIX", "Decisions", "ResourceServer"]
 
 SOCKET_PREFIX = "aliquot-"
 """What our sockets start with in the folder that all plugins share."""
@@ -30,12 +31,8 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 
-class RefusalError(Exception):
-    """What the kubelet shall report of a pod, word for word."""
-
-
 class Decisions(Protocol):
-    """What answers the kubelet, for one resource; each may raise a RefusalError."""
+    """What answers the kubelet, for one resource; each may raise a Refusal or a Retry."""
 
     def prefer(
         self, available: Sequence[str], must_include: Sequence[str], size: int
@@ -180,9 +177,12 @@ class ResourceServer:
     def _answer(self, call: str, context: Any, decide: Callable[[], T]) -> T:
         try:
             return decide()
-        except RefusalError as refusal:
+        except Refusal as refusal:
             log.warning("%s of %s refused: %s", call, self.resource, refusal)
             context.abort(grpc.StatusCode.FAILED_PRECONDITION, str(refusal))
+        except Retry as reason:
+            log.info("%s of %s has to wait: %s", call, self.resource, reason)
+            context.abort(grpc.StatusCode.UNAVAILABLE, str(reason))
         except Exception as error:
             log.exception("%s of %s failed", call, self.resource)
             context.abort(

@@ -1,0 +1,67 @@
+"""What the kubelet is answered for one resource: the allocator, given what it has to ask others."""
+
+from collections.abc import Callable, Sequence
+
+from deviceplugin.allocator import Allocator, Listing, PodSource
+from deviceplugin.grant import Grant
+from deviceplugin.kubelet.proto import device_plugin_pb2 as api
+from deviceplugin.sources import Holder
+
+__all__ = ["Answers"]
+
+
+class Answers:
+    def __init__(
+        self,
+        resource: str,
+        allocator: Allocator,
+        pods: PodSource,
+        list_now: Listing,
+        list_when_quiet: Listing,
+        read_checkpoint: Callable[[], list[Holder] | None],
+    ) -> None:
+        self._resource = resource
+        self._allocator = allocator
+        self._pods = pods
+        self._list_now = list_now
+        self._list_when_quiet = list_when_quiet
+        self._read_checkpoint = read_checkpoint
+
+    def prefer(
+        self, available: Sequence[str], must_include: Sequence[str], size: int
+    ) -> Sequence[str]:
+        return self._allocator.preferred(
+            self._resource, available, must_include, size, self._list_now, self._pods
+        )
+
+    def allocate(self, ids: Sequence[str]) -> api.ContainerAllocateResponse:
+        return _response(self._allocator.allocate(self._resource, ids))
+
+    def pre_start(self, ids: Sequence[str]) -> None:
+        # Other containers' Allocate may be open at this moment, so the list has to wait for them.
+        self._allocator.prestart(
+            self._resource, ids, self._read_checkpoint(), self._list_when_quiet, self._pods
+        )
+
+
+def _response(grant: Grant) -> api.ContainerAllocateResponse:
+    return api.ContainerAllocateResponse(
+        envs=grant.env,
+        mounts=[
+            api.Mount(
+                container_path=str(mount.container),
+                host_path=str(mount.host),
+                read_only=mount.read_only,
+            )
+            for mount in grant.mounts
+        ],
+        devices=[
+            api.DeviceSpec(
+                container_path=str(node.container),
+                host_path=str(node.host),
+                permissions=node.permissions,
+            )
+            for node in grant.devices
+        ],
+        cdi_devices=[api.CDIDevice(name=name) for name in grant.cdi],
+    )
