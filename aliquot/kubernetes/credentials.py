@@ -41,14 +41,27 @@ def find_connection(kubeconfig: Path | None = None, context: str | None = None) 
 
 def _config(kubeconfig: Path | None) -> KubeConfig:
     if kubeconfig is not None:
-        return KubeConfig.from_file(kubeconfig)
+        return _read(kubeconfig)
     # kubectl merges the files of $KUBECONFIG; the first that is there is what people have.
     named = [Path(each) for each in os.environ.get("KUBECONFIG", "").split(os.pathsep) if each]
     if named:
-        return KubeConfig.from_file(next((each for each in named if each.is_file()), named[0]))
+        return _read(next((each for each in named if each.is_file()), named[0]))
     if "KUBERNETES_SERVICE_HOST" in os.environ:
         return KubeConfig.from_service_account()
-    return KubeConfig.from_file(_HOME_CONFIG)
+    return _read(_HOME_CONFIG)
+
+
+def _read(path: Path) -> KubeConfig:
+    path = path.expanduser()
+    if not path.is_file():
+        raise ConfigError(f"the kubeconfig {path} was not found")
+    told = yaml.safe_load(path.read_text())
+    try:
+        # kubectl writes null where a list would be empty.
+        lists = {name: told.get(name) or [] for name in ("clusters", "contexts", "users")}
+        return KubeConfig.from_dict({**told, **lists}, fname=path)
+    except (TypeError, KeyError, AttributeError) as error:
+        raise ConfigError(f"{path} is not a kubeconfig: {error}") from error
 
 
 def _with_user(config: SingleConfig | None) -> SingleConfig:

@@ -30,6 +30,8 @@ class Fault:
     path: re.Pattern[str]
     left: float
     """How many more requests it meets."""
+    skip: int = 0
+    """How many requests pass before the first that it meets."""
     status: int = 0
     reason: str = ""
     message: str = ""
@@ -57,7 +59,11 @@ class Faults:
         taken = []
         with self._guard:
             for fault in self._faults:
-                if fault.method in ("", method) and fault.path.search(path):
+                if fault.method not in ("", method) or not fault.path.search(path):
+                    continue
+                if fault.skip:
+                    fault.skip -= 1
+                else:
                     fault.left -= 1
                     taken.append(fault)
             self._faults = [fault for fault in self._faults if fault.left > 0]

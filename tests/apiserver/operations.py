@@ -110,6 +110,8 @@ class Operations:
         metadata |= {"uid": str(uuid.uuid4()), "creationTimestamp": timestamp()}
         new = {**body, "metadata": metadata}
         if route.collection == PODS:
+            if not (body.get("spec") or {}).get("containers"):
+                raise RefusalError(422, "Invalid", "spec.containers: Required value")
             new["status"] = {"phase": "Pending"}
         new = self._admit("CREATE", None, new)
         path = route.path(metadata["name"])

@@ -36,7 +36,8 @@ class ApiServer:
     """Use it as a context manager; `url` and `client()` are for the code under test.
 
     Paths are the server's own (`/api/v1/nodes/n1`). `fail`, `lose_answers`, `delay` and `hold` meet
-    requests by method (empty: all; WATCH: watches) and by a regular expression found in the path.
+    requests by method (empty: all; WATCH: watches) and by a regular expression found in the path:
+    `skip` of them pass, then `times` are met.
     """
 
     def __init__(self) -> None:
@@ -144,6 +145,7 @@ class ApiServer:
         method: str = "",
         path: str = "",
         times: float = 1,
+        skip: int = 0,
         retry_after_s: int = 0,
     ) -> None:
         self._faults.add(
@@ -151,6 +153,7 @@ class ApiServer:
                 method,
                 re.compile(path),
                 times,
+                skip,
                 status=status,
                 reason=reason,
                 message=message,
@@ -158,17 +161,21 @@ class ApiServer:
             )
         )
 
-    def lose_answers(self, *, method: str = "", path: str = "", times: float = 1) -> None:
+    def lose_answers(
+        self, *, method: str = "", path: str = "", times: float = 1, skip: int = 0
+    ) -> None:
         """The request is carried out, but its client never learns that."""
-        self._faults.add(Fault(method, re.compile(path), times, lose_answer=True))
+        self._faults.add(Fault(method, re.compile(path), times, skip, lose_answer=True))
 
-    def delay(self, delay_s: float, *, method: str = "", path: str = "", times: float = 1) -> None:
-        self._faults.add(Fault(method, re.compile(path), times, delay_s=delay_s))
+    def delay(
+        self, delay_s: float, *, method: str = "", path: str = "", times: float = 1, skip: int = 0
+    ) -> None:
+        self._faults.add(Fault(method, re.compile(path), times, skip, delay_s=delay_s))
 
-    def hold(self, *, method: str = "", path: str = "", times: float = 1) -> Gate:
+    def hold(self, *, method: str = "", path: str = "", times: float = 1, skip: int = 0) -> Gate:
         """Requests wait, before anything is done, until the gate is opened (or the server ends)."""
         gate = Gate()
-        self._faults.add(Fault(method, re.compile(path), times, gate=gate))
+        self._faults.add(Fault(method, re.compile(path), times, skip, gate=gate))
         return gate
 
     def clear_faults(self) -> None:
