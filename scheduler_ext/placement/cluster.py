@@ -20,6 +20,7 @@ _ROW_ARRAYS = (
     "gpu_memory_free",
     "gpu_memory",
     "model",
+    "gpu_index",
     "topology",
     "version",
 )
@@ -47,6 +48,7 @@ class Cluster:
         self.gpu_memory_free = np.zeros((rows, width), dtype=np.int64)
         self.gpu_memory = np.zeros((rows, width), dtype=np.int64)
         self.model = np.full((rows, width), _ABSENT, dtype=np.int64)
+        self.gpu_index = np.zeros((rows, width), dtype=np.int64)
         self.topology = np.zeros(rows, dtype=np.int64)
         # Grows with each change of the row: a cached score is good while this stands still.
         self.version = np.zeros(rows, dtype=np.int64)
@@ -88,6 +90,7 @@ class Cluster:
         for device, gpu in enumerate(node.gpus):
             self.gpu_memory[row, device] = self.gpu_memory_free[row, device] = gpu.memory_units
             self.model[row, device] = self.model_id(gpu.model)
+            self.gpu_index[row, device] = device if gpu.index < 0 else gpu.index
             self.uuid_at[gpu.uuid] = (row, device)
         self.nodes_with_free[count] += 1
         self.version[row] += 1
@@ -170,11 +173,17 @@ class Cluster:
             self.memory_free_mib[row] = memory_mib
             self.version[row] += 1
 
-    def scratch(self, rows: NDArray[np.int64]) -> "Cluster":
-        """A copy of some rows, renumbered from 0, on which `what if` may be tried."""
+    def scratch(self, rows: NDArray[np.int64] | None = None) -> "Cluster":
+        """A copy on which `what if` may be tried: of all, or of some rows, renumbered from 0."""
         other = copy(self)
+        other.nodes_with_free = self.nodes_with_free.copy()
         for name in _ROW_ARRAYS:
-            setattr(other, name, getattr(self, name)[rows])
+            numbers = getattr(self, name)
+            setattr(other, name, numbers.copy() if rows is None else numbers[rows])
+        if rows is None:
+            other.names, other.uuids = self.names.copy(), self.uuids.copy()
+            other.row_of, other.uuid_at = self.row_of.copy(), self.uuid_at.copy()
+            return other
         other.names = [self.names[row] for row in rows]
         other.uuids = [self.uuids[row] for row in rows]
         other.uuid_at = {
@@ -183,7 +192,6 @@ class Cluster:
             for device, uuid in enumerate(uuids)
         }
         other.row_of = {name: number for number, name in enumerate(other.names) if name}
-        other.nodes_with_free = self.nodes_with_free.copy()
         return other
 
     def memory_asked(self, request: Request, row: int, index: list[int]) -> NDArray[np.int64]:
@@ -257,5 +265,6 @@ class Cluster:
         self.gpu_memory_free = grown(self.gpu_memory_free)
         self.gpu_memory = grown(self.gpu_memory)
         self.model = grown(self.model, _ABSENT)
+        self.gpu_index = grown(self.gpu_index)
         self.topology = grown(self.topology)
         self.version = grown(self.version)

@@ -25,13 +25,20 @@ def eligible_devices(
     """Rows x devices: the GPU is of a wanted kind and has room for one share."""
     free_memory = cluster.gpu_memory_free[rows]
     asked = request.gpu_memory_units
-    wanted = cluster.gpu_memory[rows] if asked is None else asked
-    eligible = allowed_models(cluster, request)[cluster.model[rows]]
+    eligible = kind_of_devices(cluster, rows, request)
     eligible &= cluster.compute_free_milli[rows] >= request.compute_milli
-    eligible &= free_memory >= wanted
-    if request.pins_devices:
-        eligible &= _named_devices(cluster, request)[rows]
+    eligible &= free_memory >= (cluster.gpu_memory[rows] if asked is None else asked)
     return eligible
+
+
+def kind_of_devices(
+    cluster: Cluster, rows: NDArray[np.int64], request: Request
+) -> NDArray[np.bool_]:
+    """Rows x devices: the GPU is of a wanted kind, however full."""
+    wanted: NDArray[np.bool_] = allowed_models(cluster, request)[cluster.model[rows]]
+    if request.pins_devices:
+        wanted &= _named_devices(cluster, request)[rows]
+    return wanted
 
 
 def fitting(

@@ -12,6 +12,8 @@ class Gpu:
     uuid: str
     model: str
     memory_units: int
+    index: int = -1
+    """What people call it; -1 when it is just its place among the node's GPUs."""
 
 
 @dataclass(frozen=True, slots=True)

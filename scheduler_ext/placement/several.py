@@ -12,7 +12,7 @@ from scheduler_ext.placement.decision import Placer, TypeScores
 from scheduler_ext.placement.fit import eligible_devices, fitting
 from scheduler_ext.placement.request import Request
 
-__all__ = ["PodPlacer", "PodScores"]
+__all__ = ["Devices", "PodPlacer", "PodScores", "search_devices"]
 
 Devices = tuple[tuple[int, ...], ...]
 
@@ -103,7 +103,7 @@ class PodPlacer:
         for number, row in enumerate(possible):
             chosen[row] = devices[number]
             if devices[number] is None:
-                found = _search(cluster, int(row), parts)
+                found = search_devices(cluster, int(row), parts)
                 if found is not None:
                     chosen[row] = found
                     # Dearer than any row on which the parts went where the policy wanted them.
@@ -164,7 +164,7 @@ def _could_fit(
     return could
 
 
-def _search(cluster: Cluster, row: int, parts: tuple[Request, ...]) -> Devices | None:
+def search_devices(cluster: Cluster, row: int, parts: tuple[Request, ...]) -> Devices | None:
     """All ways to put the parts on one node, the fullest GPUs first."""
     trial = cluster.scratch(np.array([row]))
     tries = iter(range(_MOST_TRIES))

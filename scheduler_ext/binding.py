@@ -1,0 +1,132 @@
+"""Carries out a bind decision: writes the plan on the pod, then binds it; or undoes everything."""
+
+import logging
+from collections.abc import Callable
+
+from aliquot.kubernetes.client import ApiClient
+from aliquot.kubernetes.errors import ApiError, ApiServerError, UnreachableError
+from aliquot.kubernetes.paths import binding_path, pod_path
+from aliquot.protocol import assignment, names
+from scheduler_ext.objects import Pod
+from scheduler_ext.records import PodRecord, pod_record
+from scheduler_ext.verbs import Choice, RefusedError, Verbs
+
+__all__ = ["Binder"]
+
+log = logging.getLogger(__name__)
+
+
+class Binder:
+    def __init__(self, client: ApiClient, verbs: Verbs, may_act: Callable[[], bool]) -> None:
+        """`may_act`: whether we are the leader, for long enough that a request started now ends
+        before another may lead."""
+        self._client = client
+        self._verbs = verbs
+        self._may_act = may_act
+
+    def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
+        """Raises RefusedError with the reason when the pod is not bound afterwards."""
+        record = self._verbs.known(uid, namespace, name) or self._read(namespace, name, uid)
+        choice = self._verbs.choose(uid, record, node)
+        self.carry_out(choice)
+
+    def carry_out(self, choice: Choice) -> None:
+        pod = choice.pod
+        try:
+            self._check_leader()
+            version = self._write_plan(choice)
+        except (ApiServerError, RefusedError) as error:
+            # A plan that arrived after all, on a pod without a node, runs out by itself.
+            self._verbs.give_back(pod.uid)
+            raise RefusedError(f"the plan for {pod.title} was not written: {error}") from error
+        try:
+            self._check_leader()
+            self._create_binding(choice)
+        except UnreachableError as error:
+            self._find_out(choice, error)
+        except (ApiError, RefusedError) as error:
+            self._undo(choice, version)
+            raise RefusedError(f"{pod.title} was not bound to {choice.node}: {error}") from error
+        self._verbs.settle(pod.uid)
+
+    def settle_doubtful(self, record: PodRecord) -> None:
+        """Asks what became of a pod of which the watch has not told for a long time."""
+        try:
+            pod = self._client.get(pod_path(record.namespace, record.name), Pod)
+        except ApiServerError as error:
+            if isinstance(error, ApiError) and error.not_found:
+                self._verbs.give_back(record.uid)
+            return
+        if pod.metadata.uid == record.uid and pod.spec.node_name:
+            self._verbs.keep(record.uid)
+        else:
+            self._verbs.give_back(record.uid)
+
+    def _read(self, namespace: str, name: str, uid: str) -> PodRecord:
+        try:
+            pod = self._client.get(pod_path(namespace, name), Pod)
+        except ApiServerError as error:
+            raise RefusedError(f"{namespace}/{name} cannot be read: {error}") from error
+        record = pod_record(pod)
+        if pod.metadata.uid != uid or record is None:
+            raise RefusedError(f"{namespace}/{name} is not the pod that was scheduled")
+        if pod.spec.node_name:
+            raise RefusedError(f"{namespace}/{name} is bound already")
+        return record
+
+    def _write_plan(self, choice: Choice) -> str:
+        """The pod's resource version afterwards."""
+        pod = choice.pod
+        metadata = {
+            "uid": pod.uid,
+            "annotations": {names.PLAN: assignment.encode(choice.plan)},
+        }
+        written = self._client.patch(pod_path(pod.namespace, pod.name), {"metadata": metadata})
+        return written.resource_version
+
+    def _create_binding(self, choice: Choice) -> None:
+        pod = choice.pod
+        self._client.create(
+            binding_path(pod.namespace, pod.name),
+            {
+                "apiVersion": "v1",
+                "kind": "Binding",
+                "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+                "target": {"apiVersion": "v1", "kind": "Node", "name": choice.node},
+            },
+        )
+
+    def _find_out(self, choice: Choice, trouble: UnreachableError) -> None:
+        """The answer was lost. Only a bound pod settles it at once: one that is not bound yet may
+        still become so, and what was chosen stays its own until that cannot be any more."""
+        pod = choice.pod
+        try:
+            now = self._client.get(pod_path(pod.namespace, pod.name), Pod)
+        except ApiServerError:
+            now = Pod()
+        if now.metadata.uid == pod.uid and now.spec.node_name == choice.node:
+            return
+        self._verbs.doubt(pod.uid)
+        log.warning("%s: whether it was bound to %s is not known", pod.title, choice.node)
+        raise RefusedError(
+            f"whether {pod.title} was bound to {choice.node} is not known yet: {trouble}"
+        ) from trouble
+
+    def _undo(self, choice: Choice, version: str) -> None:
+        """Only on the very pod that we wrote to: if anybody changed it since, the plan that is
+        there is not ours to remove, and without a node it runs out by itself."""
+        pod = choice.pod
+        metadata = {
+            "uid": pod.uid,
+            "resourceVersion": version,
+            "annotations": {names.PLAN: None},
+        }
+        try:
+            self._client.patch(pod_path(pod.namespace, pod.name), {"metadata": metadata})
+        except ApiServerError as error:
+            log.info("%s keeps a plan that was not carried out: %s", pod.title, error)
+        self._verbs.give_back(pod.uid)
+
+    def _check_leader(self) -> None:
+        if not self._may_act():
+            raise RefusedError("this extender is not the leader any more")
