@@ -3,6 +3,7 @@
 import contextlib
 import copy
 import functools
+import logging
 import random
 from collections.abc import Hashable
 from pathlib import Path
@@ -21,6 +22,10 @@ from aliquot.kubernetes.watch import Watch
 __all__ = ["ApiClient", "Listing", "PatchKind", "connect"]
 
 T = TypeVar("T")
+
+# They tell each request at INFO, which would drown what our own programs have to say.
+logging.getLogger("httpx2").setLevel(logging.WARNING)
+logging.getLogger("httpcore2").setLevel(logging.WARNING)
 
 PatchKind = Literal["merge", "strategic", "json"]
 

@@ -91,7 +91,6 @@ class Reflector(Generic[T]):
                     self._list()
                 if self._follow():
                     self._backoff.reset()
-                    self.trouble = ""
                     continue
                 self.trouble = "the server ends watches at once"
             except ApiServerError as error:
@@ -140,6 +139,7 @@ class Reflector(Generic[T]):
             self._watch = watch
             if self._stopping.is_set():
                 watch.close()
+        self.trouble = ""
         told = 0
         try:
             for change in watch:
@@ -148,7 +148,6 @@ class Reflector(Generic[T]):
                 self._on_change(change)
                 # Here and not by the watch: a change counts when it was taken in.
                 self._resource_version = watch.resource_version
-                self.trouble = ""
                 self._backoff.reset()
                 told += 1
             self._resource_version = watch.resource_version

@@ -135,10 +135,11 @@ class Operations:
                 new: Object = apply(old, body)
             except BadPatchError as error:
                 raise RefusalError(error.status, "Invalid", str(error)) from error
+            metadata = dict(new["metadata"])
             # What the patch does not name is not a precondition.
             if not isinstance(body, dict) or "resourceVersion" not in body.get("metadata", {}):
-                new["metadata"].pop("resourceVersion", None)
-            return new
+                metadata.pop("resourceVersion", None)
+            return {**new, "metadata": metadata}
 
         return self._change(route, change)
 
