@@ -10,6 +10,7 @@ from pathlib import Path
 from aliquot.errors import UserError
 from simgpu.child import relayed_signals
 from simgpu.faults import FAULTS, FaultError
+from simgpu.host import equip
 from simgpu.models import SpecError
 from simgpu.node import LIBRARIES, STATE_VARIABLE, Node, NodeError
 from simgpu.status import as_json, as_tables, models_table, show
@@ -49,6 +50,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     breaking.add_argument("faults", nargs="+", metavar="FAULT", help=FAULTS)
     _add_state(breaking)
 
+    equipping = actions.add_parser("host", help="give this machine GPUs for its containers")
+    equipping.add_argument("--gpus", default=DEFAULT_GPUS, metavar="SPEC", help=_GPUS_HELP)
+    equipping.add_argument("--name", required=True, help="the machine's, to tell its GPUs apart")
+    equipping.add_argument("--libraries", type=Path, required=True, metavar="DIR")
+    _add_state(equipping)
+
     actions.add_parser("models", help="list the GPU models that there are")
 
 
@@ -67,6 +74,7 @@ def run(options: argparse.Namespace) -> int:
         "env": _env,
         "status": _status,
         "fault": _fault,
+        "host": _host,
         "models": _models,
     }
     try:
@@ -134,6 +142,13 @@ def _need_libraries() -> None:
     for name in ("libcuda.so.1", "libnvidia-ml.so.1"):
         if not (LIBRARIES / name).exists():
             raise UserError(f"the simulated {name} is not built; run `make native`")
+
+
+def _host(options: argparse.Namespace) -> int:
+    _need_libraries()
+    made = equip(options.gpus, options.name, _state(options), options.libraries)
+    print(f"{options.gpus}: {'made' if made else 'there already'}")
+    return 0
 
 
 def _status(options: argparse.Namespace) -> int:

@@ -1,0 +1,80 @@
+"""Compares what the Helm chart makes with what kustomize makes: two roads to one installation."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+__all__ = ["differences"]
+
+CHART = Path(__file__).parent / "helm" / "aliquot"
+NAMESPACE = "aliquot-system"
+# Each tool marks what it has made.
+MARKS = ("app.kubernetes.io/managed-by", "helm.sh/chart", "app.kubernetes.io/instance")
+
+Object = dict[str, Any]
+
+
+def differences(overlay: str, kustomized: list[Object]) -> Iterator[str]:
+    helm = os.environ.get("HELM") or shutil.which("helm")
+    if helm is None:
+        print("deploy: no helm on the PATH; the chart is not compared", file=sys.stderr)
+        return
+    ours, theirs = _by_name(kustomized), _by_name(_rendered(helm, overlay))
+    ours.pop(f"Namespace/{NAMESPACE}", None)  # helm install --create-namespace makes it
+    for name in sorted(ours.keys() ^ theirs.keys()):
+        yield f"{overlay}: only {'kustomize' if name in ours else 'the chart'} has {name}"
+    for name in sorted(ours.keys() & theirs.keys()):
+        yield from _unequal(f"{overlay}: {name}", ours[name], theirs[name])
+
+
+def _rendered(helm: str, overlay: str) -> list[Object]:
+    made = subprocess.run(
+        [helm, "template", "aliquot", CHART, f"--namespace={NAMESPACE}", f"--set=gpus={overlay}"],
+        check=True,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    return [each for each in yaml.safe_load_all(made.stdout) if each]
+
+
+def _by_name(objects: list[Object]) -> dict[str, Object]:
+    return {f"{each['kind']}/{_unhashed(each['metadata']['name'])}": each for each in objects}
+
+
+def _unhashed(name: str) -> str:
+    """kustomize appends a digest to names of generated ConfigMaps."""
+    return re.sub(r"^(aliquot-scheduler)-[a-z0-9]{10}$", r"\1", name)
+
+
+def _unequal(where: str, ours: Any, theirs: Any) -> Iterator[str]:
+    if isinstance(ours, dict) and isinstance(theirs, dict):
+        for key in sorted((ours.keys() | theirs.keys()) - {*MARKS, "checksum/config"}):
+            yield from _unequal(f"{where}.{key}", ours.get(key) or None, theirs.get(key) or None)
+    elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
+        for number, pair in enumerate(zip(_sorted(ours), _sorted(theirs), strict=True)):
+            yield from _unequal(f"{where}[{number}]", *pair)
+    elif isinstance(ours, str) and isinstance(theirs, str):
+        if _unhashed(ours).split() != theirs.split():
+            yield f"{where}: kustomize has {ours!r}, the chart {theirs!r}"
+    elif ours != theirs and not _only_marks(ours, theirs):
+        yield f"{where}: kustomize has {ours!r}, the chart {theirs!r}"
+
+
+def _sorted(values: list[Any]) -> list[Any]:
+    """Lists of named things are sets to Kubernetes; kustomize puts patches first."""
+    if all(isinstance(each, dict) and "name" in each for each in values):
+        return sorted(values, key=lambda each: str(each["name"]))
+    return values
+
+
+def _only_marks(ours: Any, theirs: Any) -> bool:
+    """Annotations that only one of them has, and that are its marks."""
+    present = ours or theirs
+    return isinstance(present, dict) and present.keys() <= {*MARKS, "checksum/config"}

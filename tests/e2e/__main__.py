@@ -1,0 +1,29 @@
+"""`make e2e`: makes what a cluster needs, then runs pytest inside of the cluster's sandbox."""
+
+import sys
+
+from tests.e2e.cluster import prepare
+from tests.e2e.places import cache, running
+from tests.e2e.sandbox import clean_up, only_cluster, start_inside
+
+
+def main() -> int:
+    prepare()
+    with only_cluster():
+        clean_up()
+        running().mkdir(parents=True)
+        words = sys.argv[1:] or ["tests/e2e"]
+        try:
+            # A cluster is slow to answer, and one machine can hold only one.
+            pytest = start_inside(
+                [sys.executable, "-m", "pytest", "--no-header", "-p", "no:xdist", *words]
+            )
+            return pytest.wait()
+        finally:
+            pytest.kill()
+            pytest.wait()
+            clean_up(keep_logs=cache() / "logs")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,214 @@
+"""A whole Kubernetes cluster on this machine; `python -m tests.e2e.cluster up|shell|down`."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from tests.e2e.binaries import binaries, build_all
+from tests.e2e.controlplane import ADDRESS, SERVER, ControlPlane
+from tests.e2e.daemons import Daemon, await_true
+from tests.e2e.images import archives
+from tests.e2e.machine import BRIDGE, ip
+from tests.e2e.node import Node
+from tests.e2e.places import CHECKOUT, running
+from tests.e2e.sandbox import check_tools, clean_up, only_cluster, start_inside
+
+__all__ = ["Cluster", "prepare"]
+
+
+def prepare() -> None:
+    """Everything that needs the network or takes long, before the cluster is cut off."""
+    check_tools()
+    build_all()
+    archives()
+
+
+class Cluster:
+    """Control plane and nodes; only for processes inside of the sandbox."""
+
+    def __init__(self, nodes: int = 2) -> None:
+        self.folder = running()
+        self.logs = self.folder / "logs"
+        self.logs.mkdir(parents=True, exist_ok=True)
+        self.control_plane = ControlPlane(self.folder / "control-plane", self.logs)
+        authority = self.control_plane.authority
+        self.nodes = [
+            Node(number, self.folder, self.logs, authority) for number in range(1, nodes + 1)
+        ]
+        self.dns = Daemon("nameserver", self._dns_command(), self.logs)
+        self._kubectl = binaries()["kubectl"]
+
+    def __enter__(self) -> Self:
+        try:
+            self.start()
+        except BaseException:
+            self.stop()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.stop()
+
+    def start(self) -> None:
+        self._connect()
+        self.control_plane.start()
+        self.dns.start()
+        with ThreadPoolExecutor() as pool:
+            for joined in [pool.submit(self.add, node) for node in self.nodes]:
+                joined.result()
+        for node in self.nodes:
+            await_true(f"{node.name} is ready", lambda node=node: self.is_ready(node))  # type: ignore[misc]
+
+    def add(self, node: Node) -> None:
+        """Boots a node, gives it the images, and lets it join."""
+        node.boot()
+        ip("route", "replace", node.pods, "via", node.machine.address)
+        for archive in archives().values():
+            node.load(archive)
+        node.join()
+
+    def stop(self) -> None:
+        for node in self.nodes:
+            node.crash()
+        self.dns.stop()
+        self.control_plane.stop()
+
+    def is_ready(self, node: Node) -> bool:
+        found = self.find("node", node.name)
+        if found is None:
+            return False
+        conditions = found["status"].get("conditions", [])
+        tainted = found["spec"].get("taints", [])
+        return not tainted and any(
+            condition["type"] == "Ready" and condition["status"] == "True"
+            for condition in conditions
+        )
+
+    def kubectl(self, *words: str, text: str | None = None, check: bool = True) -> str:
+        """What a user types; an error shows what kubectl said."""
+        ran = subprocess.run(
+            [self._kubectl, f"--kubeconfig={self.control_plane.admin}", *words],
+            input=text,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        if check and ran.returncode:
+            raise RuntimeError(f"kubectl {' '.join(words)}: {ran.stderr.strip()}")
+        return ran.stdout if check else ran.stdout + ran.stderr
+
+    def apply(self, *objects: dict[str, Any]) -> str:
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
+        return self.kubectl("apply", "-f", "-", text=json.dumps(listed))
+
+    def find(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any] | None:
+        shown = self.kubectl(
+            "get", kind, name, f"--namespace={namespace}", "--ignore-not-found", "-o", "json"
+        )
+        return json.loads(shown) if shown.strip() else None
+
+    def every(self, kind: str, *words: str) -> list[dict[str, Any]]:
+        shown: dict[str, Any] = json.loads(self.kubectl("get", kind, "-o", "json", *words))
+        return list(shown["items"])
+
+    def _connect(self) -> None:
+        ip("link", "set", "lo", "up")
+        ip("link", "add", BRIDGE, "type", "bridge")
+        ip("address", "add", f"{ADDRESS}/16", "dev", BRIDGE)
+        ip("link", "set", BRIDGE, "up")
+        Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
+
+    def _dns_command(self) -> list[str | Path]:
+        authority = self.control_plane.authority
+        pair = authority.issue("nameserver", "nameserver", ("system:masters",))
+        files = (authority.root, pair.certificate, pair.key)
+        return [sys.executable, "-m", "tests.e2e.nameserver", ADDRESS, SERVER, *files]
+
+
+def _hold(nodes: int) -> None:
+    """Keeps a cluster until somebody ends this process."""
+    with Cluster(nodes):
+        (running() / "ready").touch()
+        signal.sigwait({signal.SIGTERM, signal.SIGINT})
+
+
+def _up(words: Iterable[str]) -> None:
+    prepare()
+    if (running() / "pid").exists():
+        raise SystemExit("e2e: a cluster is up already; `down` ends it")
+    clean_up()
+    running().mkdir(parents=True)
+    started = time.monotonic()
+    with (running() / "hold.log").open("wb") as log:
+        held = start_inside(
+            [sys.executable, "-m", "tests.e2e.cluster", "hold", *words],
+            stdout=log,
+            stderr=log,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )
+    (running() / "pid").write_text(str(held.pid))
+    while not (running() / "ready").exists():
+        if held.poll() is not None:
+            print((running() / "hold.log").read_text(), file=sys.stderr)
+            _down()
+            raise SystemExit("e2e: the cluster did not start")
+        time.sleep(0.2)
+    print(f"e2e: up after {time.monotonic() - started:.0f} s", file=sys.stderr)
+
+
+def _down() -> None:
+    pid = running() / "pid"
+    if pid.exists():
+        try:
+            os.kill(int(pid.read_text()), signal.SIGKILL)
+        except ProcessLookupError:
+            pass  # it has ended by itself; its files have not
+        await_true("the sandbox is gone", lambda: not Path("/proc", pid.read_text()).exists())
+    clean_up()
+
+
+def _shell(words: list[str]) -> int:
+    """A shell, or one command, inside of the sandbox."""
+    unshare = (running() / "pid").read_text()
+    first = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()[0]
+    folders = ":".join(sorted({str(path.parent) for path in binaries().values()}))
+    environment = {
+        **os.environ,
+        "KUBECONFIG": str(running() / "control-plane/pki/admin.kubeconfig"),
+        "PATH": f"{folders}:{os.environ['PATH']}",
+    }
+    enter = ["nsenter", f"--target={first}", "--mount", "--net", "--pid", "--ipc", "--uts", "--"]
+    return subprocess.call([*enter, *(words or ["bash"])], env=environment, cwd=CHECKOUT)
+
+
+def main() -> None:
+    match sys.argv[1:]:
+        case ["up", *words]:
+            with only_cluster():
+                _up(words)
+        case ["down"]:
+            _down()
+        case ["shell", *words]:
+            raise SystemExit(_shell(words))
+        case ["hold", *words]:
+            _hold(int(words[0]) if words else 2)
+        case _:
+            raise SystemExit("python -m tests.e2e.cluster up [NODES] | shell [COMMAND ...] | down")
+
+
+if __name__ == "__main__":
+    main()

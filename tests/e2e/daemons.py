@@ -1,0 +1,77 @@
+"""A daemon of the cluster: started, asked whether it answers, stopped, started again."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+__all__ = ["Daemon", "await_true"]
+
+PATIENCE_S = 120.0
+
+
+def await_true(what: str, holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+    """Asks again and again; every daemon of a cluster is late on a busy machine."""
+    deadline = time.monotonic() + patience_s
+    while not holds():
+        if time.monotonic() > deadline:
+            raise TimeoutError(f"{what}: not within {patience_s:.0f} s")
+        time.sleep(0.1)
+
+
+class Daemon:
+    """One process with its log; a restart appends to the log."""
+
+    def __init__(self, name: str, command: Sequence[str | Path], logs: Path) -> None:
+        self.name = name
+        self.command = [str(word) for word in command]
+        self.log = logs / f"{name}.log"
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        self.log.parent.mkdir(parents=True, exist_ok=True)
+        with self.log.open("ab") as log:
+            self._process = subprocess.Popen(
+                self.command, stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+
+    @property
+    def pid(self) -> int:
+        assert self._process is not None, f"{self.name} was never started"
+        return self._process.pid
+
+    def is_running(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    def stop(self, number: signal.Signals = signal.SIGTERM, patience_s: float = 30.0) -> None:
+        if self._process is None:
+            return
+        if self.is_running():
+            os.kill(self.pid, number)
+        try:
+            self._process.wait(patience_s)
+        except subprocess.TimeoutExpired:
+            os.kill(self.pid, signal.SIGKILL)
+            self._process.wait()
+
+    def restart(self, number: signal.Signals = signal.SIGTERM) -> None:
+        self.stop(number)
+        self.start()
+
+    def await_answer(self, answers: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+        """Until it answers; if it died, its last words are the error."""
+
+        def holds() -> bool:
+            if not self.is_running():
+                raise RuntimeError(f"{self.name} ended:\n{self.last_words()}")
+            return answers()
+
+        try:
+            await_true(self.name, holds, patience_s)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n{self.last_words()}") from None
+
+    def last_words(self, lines: int = 25) -> str:
+        return "\n".join(self.log.read_text(errors="replace").splitlines()[-lines:])

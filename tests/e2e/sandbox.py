@@ -1,0 +1,94 @@
+"""The namespaces that hold a whole cluster: ending the first process in them ends everything."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from tests.e2e.places import CHECKOUT, cache, running
+
+__all__ = ["CGROUP", "clean_up", "only_cluster", "start_inside"]
+
+CGROUP = "aliquot-e2e"
+CGROUPS = Path("/sys/fs/cgroup")
+
+TOOLS = {
+    "buildah": "buildah",
+    "cc": "gcc libc6-dev",
+    "conntrack": "conntrack",
+    "debootstrap": "debootstrap",
+    "git": "git",
+    "ip": "iproute2",
+    "iptables": "iptables",
+    "nsenter": "util-linux",
+    "runc": "runc",
+    "unshare": "util-linux",
+}
+"""Programs by the Debian packages that bring them."""
+
+
+def check_tools() -> None:
+    """Says everything that is missing at once."""
+    if os.geteuid():
+        raise SystemExit("e2e: only root can start containers; run `sudo make e2e`")
+    packages = {package for tool, package in TOOLS.items() if shutil.which(tool) is None}
+    if not Path("/usr/lib/cni/ptp").exists():
+        packages.add("containernetworking-plugins")
+    if packages:
+        raise SystemExit(f"e2e: missing Debian packages: {' '.join(sorted(packages))}")
+
+
+@contextlib.contextmanager
+def only_cluster() -> Iterator[None]:
+    """One at a time on a machine; the other one is named, not waited for."""
+    cache().mkdir(parents=True, exist_ok=True)
+    with (cache() / "lock").open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise SystemExit("e2e: another test cluster runs on this machine") from None
+        yield
+
+
+def start_inside(command: Sequence[str], **options: object) -> "subprocess.Popen[bytes]":
+    """Runs a command as the first process of new namespaces."""
+    for controller in _hierarchies():
+        (controller / CGROUP).mkdir(exist_ok=True)
+    return subprocess.Popen(
+        [
+            *("unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child"),
+            *("--mount-proc", "--propagation=private", "--", *command),
+        ],
+        cwd=CHECKOUT,
+        env={**os.environ, "ALIQUOT_E2E": "1", "PYTHONUNBUFFERED": "1"},
+        **options,  # type: ignore[call-overload]
+    )
+
+
+def clean_up(keep_logs: Path | None = None) -> None:
+    """What outlives the namespaces: control groups and files."""
+    for controller in _hierarchies():
+        _remove_groups(controller / CGROUP)
+    if keep_logs is not None and (running() / "logs").exists():
+        shutil.rmtree(keep_logs, ignore_errors=True)
+        shutil.copytree(running() / "logs", keep_logs)
+    shutil.rmtree(running(), ignore_errors=True)
+
+
+def _hierarchies() -> list[Path]:
+    """Of cgroup v1 one per controller, of v2 a single one."""
+    if (CGROUPS / "cgroup.controllers").exists():
+        return [CGROUPS]
+    return [path for path in CGROUPS.iterdir() if path.is_dir() and (path / "tasks").exists()]
+
+
+def _remove_groups(top: Path) -> None:
+    for folder, _, _ in os.walk(top, topdown=False):
+        try:
+            Path(folder).rmdir()
+        except OSError as error:
+            print(f"e2e: the control group {folder} stays: {error}", file=sys.stderr)

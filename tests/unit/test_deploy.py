@@ -1,0 +1,44 @@
+"""deploy/ is what the programs expect, and its checks find what they are for."""
+
+from pathlib import Path
+
+import yaml
+
+from deploy import chart, check
+from deploy.image.lock_part import part
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_manifests_have_no_problems() -> None:
+    assert list(check.problems()) == []
+
+
+def test_a_misspelt_field_is_found() -> None:
+    (pod,) = yaml.safe_load_all((ROOT / "deploy/examples/two-gpus.yaml").read_text())
+    pod["spec"]["restartPolice"] = pod["spec"].pop("restartPolicy")
+    (problem,) = check._schema_problems("example", [pod])
+    assert "restartPolice" in problem
+
+
+def test_a_setting_that_the_agent_does_not_have_is_found() -> None:
+    agent = yaml.safe_load((ROOT / "deploy/base/agent.yaml").read_text().split("\n---\n")[0])
+    agent["spec"]["template"]["spec"]["containers"][0]["env"] = [{"name": "ALIQUOT_NODE_NAMES"}]
+    (problem,) = check._variable_problems("base", [agent])
+    assert "ALIQUOT_NODE_NAMES" in problem
+
+
+def test_a_difference_between_the_two_roads_is_found() -> None:
+    ours = {"spec": {"replicas": 2, "template": {"name": "a"}}}
+    theirs = {"spec": {"replicas": 3, "template": {"name": "a"}}}
+    assert list(chart._unequal("Deployment", ours, theirs)) == [
+        "Deployment.spec.replicas: kustomize has 2, the chart 3"
+    ]
+    assert list(chart._unequal("Deployment", ours, ours)) == []
+
+
+def test_the_image_gets_what_the_product_needs_and_no_test_runner() -> None:
+    locked = part((ROOT / "requirements.lock").read_text(), {"aliquot"})
+    names = {line.split("==")[0] for line in locked.splitlines() if line[:1].isalnum()}
+    assert {"grpcio", "numpy", "pycparser", "protobuf"} <= names
+    assert not {"pytest", "mypy", "ziglang", "setuptools"} & names
