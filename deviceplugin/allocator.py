@@ -5,20 +5,41 @@ gRPC rim calls it from any thread; what it needs to ask (the kubelet's list, a p
 callables, so nothing in here knows a socket.
 """
 
-from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
-from pathlib import Path
+import logging
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
-from aliquot.arbitration import Member
+import msgspec
+
 from aliquot.protocol.assignment import Assignment
+from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
+from deviceplugin import completion, ids, overview, preference, resize
+from deviceplugin.admission import Answered, admit
+from deviceplugin.bookkeeping import Books
 from deviceplugin.containerfiles import ContainerFiles
 from deviceplugin.errors import Refusal, Retry, StartRefused
 from deviceplugin.grant import Grant
 from deviceplugin.hardware import Hardware
-from deviceplugin.journal import Journal
+from deviceplugin.identity import (
+    Admitted,
+    by_listing,
+    by_partner,
+    by_plan,
+    owner_of,
+    worth_waiting_for,
+)
+from deviceplugin.journal import Journal, JournalError
+from deviceplugin.ledger import Allocation, Owner, allocation_name
+from deviceplugin.liveness import Life, Living
+from deviceplugin.overview import ContainerAllocation
 from deviceplugin.sharing import Sharing
-from deviceplugin.sources import ContainerKey, Held, Holder, PodView
+from deviceplugin.sources import Held, Holder, PodView
+from deviceplugin.supply import Supply, held_by_others
+from shim.limits import LimitsError
 
 __all__ = [
     "Allocator",
@@ -38,6 +59,14 @@ Listing = Callable[[], list[Held]]
 somebody else hands out is noticed.
 """
 
+POD_WAIT_S = 0.25
+"""Our watch of pods can lag behind the kubelet's."""
+
+ANSWER_KEPT_S = 1.0
+"""An Allocate follows its GetPreferredAllocation at once, or never."""
+
+_log = logging.getLogger(__name__)
+
 
 class PodSource(Protocol):
     """The pods of this node as our watch of the API server knows them; never asks over a wire."""
@@ -49,34 +78,6 @@ class PodSource(Protocol):
 
     def waiting(self) -> Iterable[PodView]:
         """All pods of this node that are not finished."""
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerAllocation:
-    """What one container holds now. Whoever is not known yet has no key and an empty uid."""
-
-    id: str
-    """Stable for its life; safe in file names, logs and metric labels."""
-    key: ContainerKey | None
-    pod_uid: str
-    gpus: tuple[str, ...]
-    """In the order of the limits."""
-    memory_units: int
-    """Of all its GPUs together, as capped; 0 for whole GPUs."""
-    compute_percent: int
-    whole: bool
-    policy: str
-    weight: int
-    memory_limits: Path | None
-    memory_usage: Path | None
-    compute_limits: Path | None
-    compute_usage: Path | None
-    started: bool
-    """PreStartContainer has passed: identity and both halves are verified."""
-    planned: bool | None
-    """Whether it has what the extender planned; None without a plan."""
-    member: Member | None
-    """Its seat at the compute arbiter; a new name after every start of the container."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,20 +99,44 @@ class Allocator:
         journal: Journal,
         clock: Callable[[], float],
     ) -> None:
-        """Reads the journal. `clock` is monotonic seconds."""
-        raise NotImplementedError
+        """Reads the journal and installs the shim. `clock` is monotonic seconds."""
+        self._lock = threading.RLock()
+        self._supply = Supply(sharing)
+        self._clock = clock
+        self._books = Books(files, journal, clock)
+        self._answers: dict[tuple[str, frozenset[str]], Answered] = {}
+        self._callbacks: list[Callable[[], None]] = []
+        self._is_reconciled = False
 
     def update_hardware(self, hardware: Hardware) -> None:
-        """Takes a new picture of the GPUs; call it whenever `inventory` sees a change."""
-        raise NotImplementedError
+        """Takes a new picture of the GPUs; call it whenever `inventory` sees a change.
+
+        A ValueError says that the memory unit is too small for this node.
+        """
+        sharing = self._supply.sharing
+        ids.check_message(
+            [gpu.memory_bytes for gpu in hardware.gpus],
+            sharing.kept_back_bytes,
+            sharing.unit_bytes,
+        )
+        with self._changing():
+            self._supply = replace(self._supply, hardware=hardware)
+            self._books.files.access.prepare(hardware)
 
     def devices(self, resource: str) -> tuple[tuple[str, bool], ...]:
         """Every id of the resource and whether it is healthy: the next ListAndWatch message."""
-        raise NotImplementedError
+        with self._lock:
+            return self._books.ledger.devices(self._supply, resource)
 
     def on_change(self, callback: Callable[[], None]) -> None:
         """Has `callback` called, from any thread and without the lock, when `devices` changed."""
-        raise NotImplementedError
+        self._callbacks.append(callback)
+
+    def kubelet_restarted(self) -> None:
+        """Call it before registering with a new kubelet: it lists its pods only little by little,
+        and whoever is not listed yet is not gone."""
+        with self._lock:
+            self._books.presence.kubelet_restarted()
 
     def preferred(
         self,
@@ -126,16 +151,61 @@ class Allocator:
 
         Calls `listing` once, and `pods.wait` for 250 ms at most.
         """
-        raise NotImplementedError
+        listed = _ask(listing)
+        admitted = self._identify(resource, size, listed, pods)
+        with self._changing():
+            gone = frozenset[str]()
+            if listed is not None:
+                self._notice_others(listed)
+                gone = self._gone(listed, pods)
+            question = preference.Question(
+                resource,
+                size,
+                available,
+                must_include,
+                admitted,
+                gone,
+                self._reserved(admitted),
+                self._pod_gpus(admitted, gone),
+            )
+            chosen = preference.choose(question, self._supply, self._books.ledger)
+            self._answers[resource, frozenset(chosen)] = Answered(
+                frozenset(chosen),
+                self._clock(),
+                self._books.presence.births,
+                admitted,
+                frozenset(must_include),
+                gone,
+            )
+            return chosen
 
-    def allocate(self, resource: str, ids: Collection[str]) -> Grant:
+    def allocate(self, resource: str, some: Collection[str]) -> Grant:
         """Books the ids, writes the container's files and answers; or a Refusal, nothing done."""
-        raise NotImplementedError
+        with self._changing():
+            wanted = frozenset(some)
+            answered = self._answers.pop((resource, wanted), None)
+            if answered is not None:
+                answered = replace(answered, gone=self._still_gone(answered))
+            decided = admit(resource, wanted, self._supply, self._books.ledger, answered)
+            allocation, partner = decided.allocation, None
+            admitted = answered.admitted if answered is not None else None
+            if not decided.is_repeated:
+                allocation = msgspec.structs.replace(allocation, shim=self._books.library)
+            if admitted is not None and admitted.owner.pod:
+                allocation = msgspec.structs.replace(allocation, owner=admitted.owner)
+                partner = self._named_partner(admitted)
+            self._books.open_entry(
+                self._described(allocation, admitted.pod if admitted is not None else None),
+                [partner] if partner is not None else [],
+                decided.ended,
+                is_new=not decided.is_repeated,
+            )
+            return self._grant(allocation, admitted)
 
     def prestart(
         self,
         resource: str,
-        ids: Collection[str],
+        some: Collection[str],
         checkpoint: list[Holder] | None,
         listing: Listing,
         pods: PodSource,
@@ -144,27 +214,75 @@ class Allocator:
 
         `checkpoint` is None when it could not be read; `listing` is called only when needed.
         """
-        raise NotImplementedError
+        with self._lock:
+            allocation = self._known(resource, frozenset(some))
+        found = completion.complete(allocation, checkpoint, None)
+        listed = None
+        if found is None or found.owner is None or not found.other_ids:
+            listed = _ask(listing)
+            found = completion.complete(allocation, checkpoint, listed) or found
+        if found is None:
+            raise Retry("the kubelet's records do not tell yet whose these ids are")
+        with self._changing():
+            gone = self._gone(listed, pods) if listed is not None else frozenset[str]()
+            owner = found.owner or allocation.owner
+            others = self._others(allocation, owner, gone)
+            completion.check_ids(allocation, others)
+            completion.check_halves(allocation, found.other_ids, self._supply, others)
+            started = msgspec.structs.replace(
+                allocation,
+                owner=owner,
+                whole=not found.other_ids,
+                companion=allocation.companion or not found.other_ids,
+                starts=allocation.starts + 1,
+            )
+            pod = pods.find(owner.namespace, owner.pod) if owner is not None else None
+            partner = self._books.ledger.get(allocation_name(ids.other(resource), found.other_ids))
+            try:
+                self._books.start(self._described(started, pod), partner)
+            except (JournalError, OSError, LimitsError) as error:
+                raise Retry(f"its files cannot be written: {error}") from None
 
     def learn(self, pod: PodView) -> None:
         """Takes the policy and weight of a pod that the watch has just seen or seen change."""
-        raise NotImplementedError
+        owner = Owner(pod.namespace, pod.name, uid=pod.uid)
+        with self._changing():
+            known = [
+                (each, self._described(each, pod)) for each in self._books.ledger.of_pod(owner)
+            ]
+            changed = [new for old, new in known if new != old]
+            try:
+                self._books.restate(changed)
+            except (JournalError, OSError, LimitsError) as error:
+                _log.error("the policy of %s is not written down yet: %s", owner, error)
 
     def reconcile(self, checkpoint: list[Holder] | None, listing: Listing) -> None:
         """Frees what the kubelet no longer has and adopts what we did not know.
 
-        Once before serving, where it may raise StartRefused; then every half minute or so.
-        `checkpoint` is None when it could not be read.
+        Once before serving, where it may raise StartRefused; then every half minute or so, and when
+        a pod has ended. `checkpoint` is None when it could not be read.
         """
-        raise NotImplementedError
+        with self._lock:
+            before = {each.name for each in self._books.ledger}
+        listed = _ask(listing)
+        with self._changing():
+            if listed is not None:
+                self._notice_others(listed)
+                self._books.settle(self._supply, listed, checkpoint, before)
+            if not self._is_reconciled:
+                self._books.check_units(self._supply.sharing.unit_bytes)
+                self._books.repair_files(checkpoint if listed is not None else None)
+                self._is_reconciled = True
 
     def allocations(self) -> tuple[ContainerAllocation, ...]:
         """What containers hold now: for metrics, the arbiter and the watch over tenants."""
-        raise NotImplementedError
+        with self._lock:
+            return overview.containers(self._books.ledger, self._books.files)
 
     def actual_of(self, pod_uid: str) -> Assignment | None:
         """What `aliquot.dev/actual` of a pod should say; None when nothing is known of it."""
-        raise NotImplementedError
+        with self._lock:
+            return overview.actual_of(pod_uid, self._books.ledger, self._supply)
 
     def resize(
         self,
@@ -174,8 +292,228 @@ class Allocator:
         compute_percent: int | None = None,
     ) -> Resized:
         """Changes totals of a running container; None leaves one as it is. Or a Refusal."""
-        raise NotImplementedError
+        with self._changing():
+            halves = self._halves(pod_uid, container)
+            wanted = {MEMORY_RESOURCE: memory_units, COMPUTE_RESOURCE: compute_percent}
+            reserved = self._reserved(None)
+            changed = []
+            for resource, total in wanted.items():
+                if total is None:
+                    continue
+                half = halves[resource]
+                new = resize.resized(half, total, self._supply, self._books.ledger, reserved)
+                halves[resource] = new
+                if new != half:
+                    changed.append((half, new))
+            self._books.change_size(changed)
+            return Resized(
+                halves[MEMORY_RESOURCE].amount, halves[COMPUTE_RESOURCE].amount, bool(changed)
+            )
 
     def units_of(self, uuid: str) -> int:
         """How many memory units of a GPU are advertised: for the node's inventory."""
-        raise NotImplementedError
+        with self._lock:
+            return self._supply.count(MEMORY_RESOURCE, uuid)
+
+    @contextmanager
+    def _changing(self) -> Iterator[None]:
+        """Under the lock; afterwards tells whoever advertises ids if those changed."""
+        changed = False
+        try:
+            with self._lock:
+                before = self._shape()
+                try:
+                    yield
+                finally:
+                    changed = self._shape() != before
+        finally:
+            if changed:
+                for callback in self._callbacks:
+                    callback()
+
+    def _shape(self) -> tuple[Supply, frozenset[str], frozenset[str]]:
+        """What `devices` depends on, for less than it costs to make the list."""
+        ledger = self._books.ledger
+        special = {*ledger.closed(), *self._supply.foreign}
+        return (
+            self._supply,
+            frozenset(one for each in ledger for one in each.extra),
+            frozenset(each.name for each in ledger if special.intersection(each.gpus)),
+        )
+
+    def _identify(
+        self, resource: str, size: int, listed: list[Held] | None, pods: PodSource
+    ) -> Admitted | None:
+        """Not under the lock as a whole: it may wait for our watch."""
+        ledger = self._books.ledger
+        with self._lock:
+            if listed is None:
+                return by_partner(resource, ledger, self._books.presence.age_s) or by_plan(
+                    resource, size, pods.waiting(), ledger
+                )
+            admitted = by_listing(resource, size, listed, ledger, pods.find)
+        if admitted is not None and (admitted.request is not None or admitted.pod is not None):
+            return admitted
+        until_s = self._clock() + POD_WAIT_S
+        for namespace, name in worth_waiting_for(resource, listed, pods.find):
+            left_s = until_s - self._clock()
+            if left_s <= 0 or pods.wait(namespace, name, left_s) is None:
+                continue
+            with self._lock:
+                admitted = by_listing(resource, size, listed, ledger, pods.find)
+            if admitted is not None and admitted.request is not None:
+                break
+        return admitted
+
+    def _notice_others(self, listed: list[Held]) -> None:
+        foreign = held_by_others(listed, self._supply.hardware)
+        if foreign != self._supply.foreign:
+            _log.warning("GPUs in the hands of other plugins: %s", foreign or "none any more")
+            self._supply = replace(self._supply, foreign=foreign)
+
+    def _gone(self, listed: list[Held], pods: PodSource) -> frozenset[str]:
+        """Allocations whose containers have ended, though nobody has told us yet."""
+        living = Living.of(listed)
+        books = self._books
+        books.presence.listed(each for each in books.ledger if living.lists(each))
+
+        def uid_of(owner: Owner) -> str:
+            pod = pods.find(owner.namespace, owner.pod)
+            return pod.uid if pod is not None else ""
+
+        return frozenset(
+            each.name
+            for each in books.ledger
+            if living.life(
+                each,
+                books.presence.age_s(each),
+                partial(books.ledger.siblings, each),
+                uid_of,
+            )
+            is Life.GONE
+        )
+
+    def _still_gone(self, answered: Answered) -> frozenset[str]:
+        """Without those whose very ids have been given to somebody new since."""
+        presence = self._books.presence
+        return frozenset(
+            name for name in answered.gone if presence.is_from_before(name, answered.births)
+        )
+
+    def _reserved(self, admitted: Admitted | None) -> frozenset[str]:
+        """Answered to somebody else so recently that the Allocate may still come."""
+        now_s = self._clock()
+        for key, answered in tuple(self._answers.items()):
+            if now_s - answered.at_s > ANSWER_KEPT_S:
+                del self._answers[key]
+        owner = admitted.owner if admitted is not None else None
+        return frozenset(
+            each
+            for answered in self._answers.values()
+            if owner is None or answered.admitted is None or answered.admitted.owner != owner
+            for each in answered.ids
+        )
+
+    def _pod_gpus(self, admitted: Admitted | None, gone: frozenset[str]) -> tuple[str, ...]:
+        if admitted is None or not preference.keeps_one_gpu(admitted):
+            return ()
+        entries = self._books.ledger.of_pod(admitted.owner)
+        return next((each.gpus for each in entries if each.name not in gone), ())
+
+    def _named_partner(self, admitted: Admitted) -> Allocation | None:
+        """The first half, whose owner only the second call has told; None if that is known."""
+        if admitted.partner is None or not admitted.owner.container:
+            return None
+        partner = self._books.ledger.get(admitted.partner.name)
+        if partner is None or partner.owner == admitted.owner:
+            return None
+        return msgspec.structs.replace(partner, owner=admitted.owner)
+
+    def _grant(self, allocation: Allocation, admitted: Admitted | None) -> Grant:
+        pod = admitted.pod if admitted is not None else None
+        shim_off = (
+            pod is not None
+            and pod.request is not None
+            and pod.request.shim_off
+            and pod.namespace in self._supply.sharing.shim_off_namespaces
+        )
+        files = self._books.files
+        gpus = [self._supply.gpu(uuid) for uuid in allocation.gpus]
+        access = files.access.grant(tuple(gpu for gpu in gpus if gpu is not None))
+        return replace(access, mounts=(*access.mounts, *files.mounts(allocation, shim_off)))
+
+    def _known(self, resource: str, wanted: frozenset[str]) -> Allocation:
+        """Also what an earlier agent has given and our journal has lost."""
+        allocation = self._books.ledger.get(allocation_name(resource, wanted))
+        if allocation is not None:
+            return allocation
+        try:
+            gpus = {ids.parse(resource, each)[0] for each in wanted}
+        except ids.IdError as error:
+            raise Retry(str(error)) from None
+        return Allocation(
+            resource, wanted, self._supply.order(gpus), self._supply.sharing.unit_bytes
+        )
+
+    def _others(
+        self, allocation: Allocation, owner: Owner | None, gone: frozenset[str]
+    ) -> list[Allocation]:
+        """Who else is on its GPUs, from other pods."""
+        return [
+            each
+            for uuid in allocation.gpus
+            for each in self._books.ledger.on_gpu(uuid)
+            if each.name not in gone
+            and each.name != allocation.name
+            and (owner is None or each.owner is None or not each.owner.is_pod_of(owner))
+        ]
+
+    def _described(self, allocation: Allocation, pod: PodView | None) -> Allocation:
+        """With what the pod's annotations say, once we have seen it."""
+        owner = allocation.owner
+        if pod is None or pod.request is None or owner is None or owner.uid not in ("", pod.uid):
+            return allocation
+        request = next(
+            (each for each in pod.request.containers if each.name == owner.container), None
+        )
+        return msgspec.structs.replace(
+            allocation,
+            owner=owner_of(pod, request) if request is not None else owner,
+            policy=pod.request.policy or self._supply.sharing.default_policy,
+            weight=pod.request.weight,
+            planned=_is_planned(allocation, pod),
+        )
+
+    def _halves(self, pod_uid: str, container: str) -> dict[str, Allocation]:
+        found = {
+            each.resource: each
+            for each in self._books.ledger
+            if each.owner is not None
+            and (each.owner.uid, each.owner.container) == (pod_uid, container)
+        }
+        if any(each.whole for each in found.values()):
+            raise Refusal(f"container {container} has whole GPUs; there is nothing to resize")
+        if len(found) < len(ids.RESOURCES):
+            raise Refusal(f"container {container} does not run here, or has only just started")
+        return found
+
+
+def _ask(listing: Listing) -> list[Held] | None:
+    try:
+        return listing()
+    except Exception as error:  # whatever a socket can do: decisions go on without a list
+        _log.warning("the kubelet's list of pods is not to be had: %s", error)
+        return None
+
+
+def _is_planned(allocation: Allocation, pod: PodView) -> bool | None:
+    """Whether the kubelet gave what the extender planned; a resize does not count."""
+    if pod.plan is None or allocation.owner is None:
+        return None
+    plan = pod.plan.containers.get(allocation.owner.container)
+    if plan is None:
+        return None
+    is_memory = allocation.resource == MEMORY_RESOURCE
+    wanted = {each.uuid: each.memory_units if is_memory else each.compute_percent for each in plan}
+    given = ids.by_gpu(allocation.ids)
+    return wanted == {uuid: len(some) for uuid, some in given.items()}
