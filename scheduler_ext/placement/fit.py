@@ -1,22 +1,24 @@
 """Where a request fits: which GPUs may carry one of its shares, and which nodes enough of them."""
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
+from aliquot.protocol.request import Selection
 from scheduler_ext.placement.cluster import Cluster
 from scheduler_ext.placement.request import Request
 
 
 def allowed_models(cluster: Cluster, request: Request) -> NDArray[np.bool_]:
     """By model id; one entry more, False, so that an absent GPU's id of -1 finds it."""
-    names = cluster.model_names
-    return np.array(
-        [
-            (not request.models or name in request.models) and name not in request.excluded_models
-            for name in names
-        ]
-        + [False]
-    )
+    models = cluster.model_names
+    return np.array([_admits(request, model) for model in models] + [False])
+
+
+@lru_cache(maxsize=65536)
+def _admits(request: Request, model: str) -> bool:
+    return Selection(request.models, request.excluded_models).admits_model(model)
 
 
 def eligible_devices(

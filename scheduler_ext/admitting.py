@@ -1,0 +1,69 @@
+"""Plugs the admission webhook into the server, with the GPUs that the cluster has at the moment."""
+
+from collections.abc import Callable, Mapping
+
+from scheduler_ext.server import Handler, HttpError, Response, Route
+from scheduler_ext.settings import Settings
+from scheduler_ext.state import ClusterState
+from scheduler_ext.webhook import (
+    GpuCatalog,
+    GpuKind,
+    InitContainerRule,
+    MalformedReviewError,
+    Webhook,
+    WebhookSettings,
+)
+from scheduler_ext.webhook.configuration import MUTATE_PATH, VALIDATE_PATH
+
+__all__ = ["webhook_routes"]
+
+
+def webhook_routes(settings: Settings, state: ClusterState) -> list[Route]:
+    webhook = Webhook(
+        WebhookSettings(
+            unit_mib=settings.unit_mib,
+            default_compute_percent=settings.default_compute_percent,
+            scheduler_name=settings.scheduler_name,
+            init_containers=InitContainerRule(settings.init_containers),
+            shim_off_namespaces=frozenset(settings.shim_off_namespaces),
+            plan_writers=frozenset({settings.extender_account}),
+            actual_writers=frozenset({settings.agent_account}),
+        ),
+        _Catalog(state).read,
+    )
+    return [
+        Route("POST", MUTATE_PATH, _handler(webhook.mutate)),
+        Route("POST", VALIDATE_PATH, _handler(webhook.validate)),
+    ]
+
+
+def _handler(answer: Callable[[bytes], bytes]) -> Handler:
+    def handle(body: bytes, _: Mapping[str, str]) -> Response:
+        try:
+            return Response(answer(body))
+        except MalformedReviewError as error:
+            raise HttpError(400, str(error)) from None
+
+    return handle
+
+
+class _Catalog:
+    """Made anew only when nodes have changed."""
+
+    def __init__(self, state: ClusterState) -> None:
+        self._state = state
+        self._version = -1
+        self._made = GpuCatalog()
+
+    def read(self) -> GpuCatalog:
+        with self._state.lock:
+            cluster = self._state.cluster
+            if self._version != cluster.shape_version:
+                by_uuid = {
+                    gpu.uuid: GpuKind(gpu.model, gpu.memory_units)
+                    for node in cluster.row_of
+                    for gpu in self._state.gpus_of(node)
+                }
+                self._made = GpuCatalog(frozenset(by_uuid.values()), by_uuid)
+                self._version = cluster.shape_version
+            return self._made
