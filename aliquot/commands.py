@@ -26,7 +26,9 @@ COMMANDS = {
     "run": "aliquot.run.run",
     "ps": "aliquot.run.ps",
     "resize": "aliquot.run.resize",
+    "plugin": "deviceplugin.command",
     "sim": "simgpu.command",
+    "doctor": "aliquot.doctor.command",
     "version": "aliquot.version",
 }
 
