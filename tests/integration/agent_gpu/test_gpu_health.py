@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from simgpu.node import LIBRARIES
-from tests.integration.agent_gpu.gpu_watcher import unusable, watching
+from tests.integration.agent_gpu.agent_program import Message, running
 from tests.simulated import SimulatedNode, simulated_node
 
 NVLINK, PCIE_SWITCH, NUMA, SYSTEM = 3, 2, 1, 0
@@ -20,8 +20,12 @@ def node() -> Iterator[SimulatedNode]:
         yield node
 
 
+def unusable(picture: Message) -> list[str]:
+    return [gpu["unusable"] for gpu in picture["gpus"]]
+
+
 def test_the_inventory_is_what_nvml_shows(node: SimulatedNode) -> None:
-    with watching(node.env) as watcher:
+    with running("watch_gpus.py", node.env) as watcher:
         picture = watcher.until(bool)
     devices = node.snapshot().devices
     assert [gpu["uuid"] for gpu in picture["gpus"]] == [device.uuid for device in devices]
@@ -42,14 +46,16 @@ def test_the_inventory_is_what_nvml_shows(node: SimulatedNode) -> None:
 
 def test_settings_say_which_gpus_are_ours(node: SimulatedNode) -> None:
     uuid = node.snapshot().devices[3].uuid
-    with watching(node.env, ours=["0", "2", uuid.upper(), "9"], others=["2"]) as watcher:
+    with running(
+        "watch_gpus.py", node.env, ours=["0", "2", uuid.upper(), "9"], others=["2"]
+    ) as watcher:
         assert [gpu["index"] for gpu in watcher.until(bool)["gpus"]] == [0, 3]
         watcher.await_log("the settings name GPU 9, but there are: 0 (GPU-")
 
 
 def test_an_xid_of_an_application_changes_nothing_but_its_count(node: SimulatedNode) -> None:
     uuid = node.snapshot().devices[1].uuid
-    with watching(node.env) as watcher:
+    with running("watch_gpus.py", node.env) as watcher:
         watcher.until(bool)
         node.inject(1, "xid=31")
         watcher.await_log("Xid 31: a program used an address that is not its own (application)")
@@ -60,7 +66,7 @@ def test_an_xid_of_an_application_changes_nothing_but_its_count(node: SimulatedN
 
 
 def test_a_fatal_xid_withdraws_the_gpu_until_a_probe_passes(node: SimulatedNode) -> None:
-    with watching(node.env) as watcher:
+    with running("watch_gpus.py", node.env) as watcher:
         watcher.until(bool)
         node.inject(1, "xid=48")
         picture = watcher.until(lambda picture: "the driver asks" in unusable(picture)[1])
@@ -75,7 +81,7 @@ def test_a_fatal_xid_withdraws_the_gpu_until_a_probe_passes(node: SimulatedNode)
 
 
 def test_a_passing_probe_alone_does_not_undo_an_xid_of_just_now(node: SimulatedNode) -> None:
-    with watching(node.env, quiet_s=ENDLESS_S) as watcher:
+    with running("watch_gpus.py", node.env, quiet_s=ENDLESS_S) as watcher:
         watcher.until(bool)
         node.inject(0, "xid=62")
         watcher.until(lambda picture: unusable(picture)[0] != "")
@@ -89,7 +95,7 @@ def test_a_passing_probe_alone_does_not_undo_an_xid_of_just_now(node: SimulatedN
 
 
 def test_a_gpu_that_falls_off_the_bus_comes_back(node: SimulatedNode) -> None:
-    with watching(node.env) as watcher:
+    with running("watch_gpus.py", node.env) as watcher:
         watcher.until(bool)
         node.inject(1, "xid=79")
         picture = watcher.until(lambda picture: unusable(picture)[1] != "")
@@ -103,7 +109,7 @@ def test_a_gpu_that_falls_off_the_bus_comes_back(node: SimulatedNode) -> None:
 
 def test_a_gpu_that_is_lost_from_the_start_appears_when_it_answers(node: SimulatedNode) -> None:
     node.inject(0, "lost")
-    with watching(node.env) as watcher:
+    with running("watch_gpus.py", node.env) as watcher:
         assert [gpu["index"] for gpu in watcher.until(bool)["gpus"]] == [1, 2, 3]
         watcher.await_log("GPU 0 does not answer: GPU is lost")
         node.inject(0, "clear")
@@ -115,7 +121,7 @@ def test_a_gpu_that_is_lost_from_the_start_appears_when_it_answers(node: Simulat
 def test_a_driver_that_comes_later_is_found(node: SimulatedNode, tmp_path: Path) -> None:
     """The agent may start before the driver's library is there at all."""
     env = {**node.env, "LD_LIBRARY_PATH": str(tmp_path)}
-    with watching(env) as watcher:
+    with running("watch_gpus.py", env) as watcher:
         assert watcher.until(bool)["gpus"] == []
         watcher.await_log("libnvidia-ml.so.1 was not found")
         fresh = tmp_path / ".fresh"
@@ -125,7 +131,7 @@ def test_a_driver_that_comes_later_is_found(node: SimulatedNode, tmp_path: Path)
 
 
 def test_stopping_ends_the_thread_and_the_session(node: SimulatedNode) -> None:
-    with watching(node.env) as watcher:
+    with running("watch_gpus.py", node.env) as watcher:
         watcher.until(bool)
         assert watcher.end() == 0
         assert not any("Traceback" in line for line in watcher.log)

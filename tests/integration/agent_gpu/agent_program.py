@@ -1,10 +1,6 @@
-"""The agent's watch over GPUs in a process of its own: a library stays with the node it has found.
-
-Run as a program it watches and prints every picture; imported it starts that program for tests.
-"""
+"""Parts of the agent in a process of their own: NVML's library stays with the node it has found."""
 
 import json
-import os
 import queue
 import subprocess
 import sys
@@ -12,7 +8,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -20,15 +15,15 @@ ROOT = Path(__file__).parents[3]
 DEADLINE_S = 90
 """For what takes seconds, on a machine that is busy with something else."""
 
-Picture = dict[str, Any]
+Message = dict[str, Any]
 
 
-class Watcher:
-    """The program, and the pictures that it has published."""
+class Program:
+    """A script of this folder, and what it prints: a JSON object in every line."""
 
-    def __init__(self, env: dict[str, str], **options: Any) -> None:
+    def __init__(self, script: str, env: dict[str, str], options: dict[str, Any]) -> None:
         self._process = subprocess.Popen(
-            [sys.executable, __file__, json.dumps(options)],
+            [sys.executable, Path(__file__).parent / script, json.dumps(options)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -50,15 +45,15 @@ class Watcher:
             take(line)
         stream.close()
 
-    def until(self, accept: Callable[[Picture], bool]) -> Picture:
-        """The next published picture that is accepted."""
+    def until(self, accept: Callable[[Message], bool]) -> Message:
+        """The next message that is accepted."""
         deadline = time.monotonic() + DEADLINE_S
-        seen: list[Picture] = []
+        seen: list[Message] = []
         while True:
             try:
                 line = self._lines.get(timeout=max(0.0, deadline - time.monotonic()))
             except queue.Empty:
-                raise AssertionError(f"only {seen} was published\n{''.join(self.log)}") from None
+                raise AssertionError(f"only {seen[-9:]} came\n{''.join(self.log)}") from None
             seen.append(json.loads(line))
             if accept(seen[-1]):
                 return seen[-1]
@@ -70,6 +65,7 @@ class Watcher:
             time.sleep(0.05)
 
     def end(self) -> int:
+        """Ends it as the script wants it: by the end of its input."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         try:
@@ -82,46 +78,9 @@ class Watcher:
 
 
 @contextmanager
-def watching(env: dict[str, str], **options: Any) -> Iterator[Watcher]:
-    watcher = Watcher(env, **options)
+def running(script: str, env: dict[str, str], **options: Any) -> Iterator[Program]:
+    program = Program(script, env, options)
     try:
-        yield watcher
+        yield program
     finally:
-        watcher.end()
-
-
-def unusable(picture: Picture) -> list[str]:
-    return [gpu["unusable"] for gpu in picture["gpus"]]
-
-
-def main() -> None:
-    """Publishes on standard output until standard input ends."""
-    import logging
-
-    from deviceplugin.hardware import Hardware
-    from deviceplugin.health import HealthWatch
-    from deviceplugin.inventory import Choice
-    from deviceplugin.nvml import Nvml
-
-    logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.INFO)
-    options = json.loads(sys.argv[1])
-    choice = Choice(frozenset(options.get("ours", ())), frozenset(options.get("others", ())))
-
-    def publish(hardware: Hardware) -> None:
-        counts = {f"{uuid} {xid}": count for (uuid, xid), count in watch.xid_counts.items()}
-        print(json.dumps({**asdict(hardware), "xids": counts}), flush=True)
-
-    watch = HealthWatch(
-        Nvml(),
-        publish,
-        choice,
-        quiet_s=options.get("quiet_s", 0.0),
-        kernel_list=Path(options.get("kernel_list", os.devnull)),
-    )
-    watch.start()
-    sys.stdin.read()
-    watch.stop()
-
-
-if __name__ == "__main__":
-    main()
+        program.end()

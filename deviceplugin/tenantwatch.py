@@ -1,0 +1,200 @@
+"""Looks at NVML, /proc and the usage files once a second, and tells when a tenant breaks out."""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from deviceplugin.allocator import ContainerAllocation
+from deviceplugin.nvml import Nvml, NvmlError
+from deviceplugin.procfs import ProcessView, ProcFs, file_id
+from deviceplugin.tenants import Account, Breach, Suspicions, Tenant, Use, attribute, judge
+from shim import limits, usage
+from shim.limits import Kind, LimitsError
+from shim.usage import UsageError
+
+__all__ = ["LOOK_S", "TenantWatch"]
+
+LOOK_S = 1.0
+"""With three looks for certainty, a breach is told within four seconds."""
+
+VIEW_S = 10.0
+"""How long what /proc said of a process is believed; it may execute another program meanwhile."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    start_ticks: int
+    at_s: float
+    view: ProcessView
+
+    def is_stale(self, now_s: float) -> bool:
+        """What exculpates is believed for a while, what incriminates is looked at again."""
+        return not (self.view.shims and self.view.usages) or now_s - self.at_s > VIEW_S
+
+
+class TenantWatch(threading.Thread):
+    """Tells `report` of every breach once, from its own thread."""
+
+    def __init__(
+        self,
+        nvml: Nvml,
+        gpus: Callable[[], Iterable[str]],
+        allocations: Callable[[], Iterable[ContainerAllocation]],
+        shims: Callable[[], Iterable[Path]],
+        report: Callable[[Breach], None],
+        proc: Path = Path("/proc"),
+    ) -> None:
+        """`gpus` are uuids, `shims` all versions of the library that containers may have loaded."""
+        super().__init__(name="tenants", daemon=True)
+        self._nvml = nvml
+        self._gpus = gpus
+        self._allocations = allocations
+        self._shims = shims
+        self._report = report
+        self._proc = ProcFs(proc)
+        self._views: dict[int, _Seen] = {}
+        self._busy: list[ContainerAllocation] = []
+        self._suspicions = Suspicions()
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self.is_alive():
+            self.join()
+
+    @property
+    def breaches(self) -> tuple[Breach, ...]:
+        """Those that last; from any thread."""
+        return self._suspicions.current
+
+    def run(self) -> None:
+        while not self._stopping.wait(LOOK_S):
+            try:
+                self.look()
+            except Exception:  # one tenant's files must not end the watch over all others
+                _log.exception("looking after the tenants failed; trying again")
+
+    def look(self) -> None:
+        """One look; a breach is told in the look that makes it certain."""
+        # Before and after NVML: what was freed in between still explains what NVML has seen.
+        before = {each.id: _account(each) for each in self._busy}
+        uses = self._uses()
+        allocations = list(self._allocations()) if uses else []
+        processes = self._processes({use.pid for use in uses})
+        owners = attribute(processes, map(_tenant, allocations))
+        busy = {tenant.id for tenant in owners.values()}
+        self._busy = [
+            each for each in allocations if each.id in busy and each.memory_usage is not None
+        ]
+        accounts = {each.id: _larger(before.get(each.id), _account(each)) for each in self._busy}
+        found = judge(uses, processes, owners, accounts, self._inodes())
+        for breach in self._suspicions.confirm(found):
+            _log.warning("%s", breach.text)
+            self._report(breach)
+
+    def _uses(self) -> list[Use]:
+        uses = []
+        for uuid in self._gpus():
+            try:
+                listed = self._nvml.processes(uuid)
+            except NvmlError as error:
+                _log.debug("no processes: %s", error)  # health tells of GPUs that do not answer
+                continue
+            uses += [Use(uuid, process.pid, process.used_bytes) for process in listed]
+        return uses
+
+    def _processes(self, pids: Iterable[int]) -> Mapping[int, ProcessView]:
+        now_s = time.monotonic()
+        seen: dict[int, _Seen] = {}
+        for pid in pids:
+            start_ticks = self._proc.start_ticks(pid)
+            if start_ticks is None:
+                continue  # it has ended
+            known = self._views.get(pid)
+            if known is None or known.start_ticks != start_ticks or known.is_stale(now_s):
+                view = self._proc.view(pid)
+                known = _Seen(start_ticks, now_s, view) if view is not None else None
+            if known is not None:
+                seen[pid] = known
+        self._views = seen
+        return {pid: each.view for pid, each in seen.items()}
+
+    def _inodes(self) -> frozenset[int]:
+        inodes = set()
+        for path in self._shims():
+            try:
+                inodes.add(file_id(path).inode)
+            except OSError:
+                continue  # an old version that was just removed
+        return frozenset(inodes)
+
+
+def _tenant(allocation: ContainerAllocation) -> Tenant:
+    usages, folders = set(), set()
+    for path in (allocation.memory_usage, allocation.compute_usage):
+        if path is None:
+            continue
+        try:
+            folder = file_id(path.parent)
+            has_own_device = folder.device != file_id(path.parent.parent).device
+            folders.add((*folder.device, "" if has_own_device else "/".join(path.parts[-3:-1])))
+            usages.add(file_id(path))
+        except OSError:
+            continue  # removed by the tenant, or by us
+    return Tenant(
+        id=allocation.id,
+        key=allocation.key,
+        pod_uid=allocation.pod_uid,
+        caps=_caps(allocation),
+        has_shim=allocation.memory_limits is not None,
+        usages=frozenset(usages),
+        folders=frozenset(folders),
+    )
+
+
+def _caps(allocation: ContainerAllocation) -> dict[str, int | None]:
+    """As enforced at this moment. Nothing is read from it by mistake: an unreadable file is no cap
+    here, and the shim gives no GPU at all for it."""
+    caps: dict[str, int | None] = dict.fromkeys(allocation.gpus)
+    if allocation.memory_limits is not None:
+        try:
+            present = limits.read(allocation.memory_limits, Kind.MEMORY)
+        except (OSError, LimitsError) as error:
+            _log.debug("no limits of %s: %s", allocation.id, error)
+        else:
+            caps |= {device.uuid: device.limit_bytes for device in present.devices}
+    return caps
+
+
+def _account(allocation: ContainerAllocation) -> Account:
+    """What the tenant says. Nothing in the file can make this fail."""
+    path = allocation.memory_usage
+    assert path is not None
+    try:
+        said = usage.read(path, Kind.MEMORY)
+    except FileNotFoundError:
+        return Account(fault="the usage file was removed")
+    except OSError as error:
+        return Account(fault=f"the usage file cannot be read: {error.strerror}")
+    except UsageError as error:
+        return Account(fault=str(error).removeprefix(f"{path} "))
+    booked: Counter[str] = Counter()
+    for process in said.processes:
+        for gpu, held_bytes in zip(allocation.gpus, process.held_bytes, strict=False):
+            booked[gpu] += held_bytes
+    return Account(booked)
+
+
+def _larger(one: Account | None, other: Account) -> Account:
+    if one is None or one.fault or other.fault:
+        return other
+    gpus = one.booked_bytes.keys() | other.booked_bytes.keys()
+    return Account(
+        {gpu: max(one.booked_bytes.get(gpu, 0), other.booked_bytes.get(gpu, 0)) for gpu in gpus}
+    )

@@ -1,0 +1,186 @@
+"""The watch over tenants survives whatever it finds in their files."""
+
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import cast
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from deviceplugin import tenantwatch
+from deviceplugin.allocator import ContainerAllocation
+from deviceplugin.nvml import GpuProcess, Nvml, NvmlError
+from deviceplugin.sources import ContainerKey
+from deviceplugin.tenants import CONFIRMED_AFTER, Breach, Kind
+from deviceplugin.tenantwatch import TenantWatch
+from shim import limits, usage
+
+GIB = 1 << 30
+GPU = "GPU-00000000-0000-0000-0000-00000000000a"
+UID = "0a1b2c3d-1111-2222-3333-444455556666"
+PID = 4711
+
+
+@dataclass
+class Driver:
+    """Stands in for a session with one process on the GPU."""
+
+    used_bytes: int = GIB
+    error: NvmlError | None = None
+
+    def processes(self, uuid: str) -> list[GpuProcess]:
+        if self.error is not None:
+            raise self.error
+        return [GpuProcess(PID, self.used_bytes)]
+
+
+@dataclass
+class Scene:
+    """A container with its files, and a process in it that has the shim."""
+
+    folder: Path
+    driver: Driver = field(default_factory=Driver)
+    told: list[Breach] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        process = self.folder / "proc" / str(PID)
+        process.mkdir(parents=True)
+        (process / "cgroup").write_text(f"0::/kubepods/pod{UID}/{'c' * 64}\n")
+        (process / "mountinfo").write_text("")
+        (process / "stat").write_text(f"{PID} (x) S {'0 ' * 18}7 0\n")
+        self.shim.write_text("")
+        inode = self.shim.stat().st_ino
+        (process / "maps").write_text(f"1-2 r-xp 0 fe:01 {inode} /usr/lib/libaliquot.so\n")
+        device = limits.DeviceLimits(GPU, 4 * GIB)
+        limits.create(self.limits, limits.Kind.MEMORY, limits.Limits((device,)))
+        usage.create(self.usage, limits.Kind.MEMORY, 1)
+
+    @property
+    def shim(self) -> Path:
+        return self.folder / "libaliquot-1.so"
+
+    @property
+    def limits(self) -> Path:
+        return self.folder / "limits"
+
+    @property
+    def usage(self) -> Path:
+        return self.folder / "usage"
+
+    def allocation(self) -> ContainerAllocation:
+        return ContainerAllocation(
+            id="t1",
+            key=ContainerKey("ns", "pod", "main"),
+            pod_uid=UID,
+            gpus=(GPU,),
+            memory_units=16,
+            compute_percent=30,
+            whole=False,
+            policy="fixed",
+            weight=1,
+            memory_limits=self.limits,
+            memory_usage=self.usage,
+            compute_limits=None,
+            compute_usage=None,
+            started=True,
+            planned=None,
+            member=None,
+        )
+
+    def watch(self) -> TenantWatch:
+        return TenantWatch(
+            cast("Nvml", self.driver),
+            gpus=lambda: [GPU],
+            allocations=lambda: [self.allocation()],
+            shims=lambda: [self.shim, self.folder / "an-old-one.so"],
+            report=self.told.append,
+            proc=self.folder / "proc",
+        )
+
+    def look_often(self) -> set[Kind]:
+        watch = self.watch()
+        for _ in range(CONFIRMED_AFTER):
+            watch.look()
+        return {breach.kind for breach in self.told}
+
+
+@pytest.fixture
+def scene(tmp_path: Path) -> Scene:
+    return Scene(tmp_path)
+
+
+def test_the_cap_is_the_one_in_the_limits_file(scene: Scene) -> None:
+    scene.driver.used_bytes = 5 * GIB
+    assert scene.look_often() == {Kind.OVER_CAP, Kind.NOT_BOOKED}
+    device = limits.DeviceLimits(GPU, 8 * GIB)
+    limits.update(scene.limits, limits.Limits((device,)))
+    scene.told.clear()
+    assert scene.look_often() == {Kind.NOT_BOOKED}, "it was resized meanwhile"
+
+
+def test_the_shim_counts_under_any_version_that_is_installed(scene: Scene) -> None:
+    assert Kind.SHIM_MISSING not in scene.look_often()
+    scene.shim.unlink()
+    assert Kind.SHIM_MISSING in scene.look_often()
+
+
+def test_a_gpu_that_does_not_answer_accuses_nobody(scene: Scene) -> None:
+    scene.driver.error = NvmlError("GPU", "GPU is lost", 15)
+    assert scene.look_often() == set()
+
+
+def test_limits_that_cannot_be_read_accuse_nobody(scene: Scene) -> None:
+    scene.limits.write_bytes(b"half a file")
+    scene.driver.used_bytes = 40 * GIB
+    assert scene.look_often() == set()
+
+
+def test_a_process_that_is_gone_accuses_nobody(scene: Scene) -> None:
+    scene.driver.used_bytes = 40 * GIB
+    (scene.folder / "proc" / str(PID) / "stat").unlink()
+    assert scene.look_often() == set()
+
+
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(garbage=st.binary(max_size=4096), at=st.integers(0, 70_000), cut=st.booleans())
+def test_no_content_of_a_usage_file_stops_the_watch(
+    tmp_path_factory: pytest.TempPathFactory, garbage: bytes, at: int, cut: bool
+) -> None:
+    scene = Scene(tmp_path_factory.mktemp("scene"))
+    image = bytearray(scene.usage.read_bytes())
+    image[at : at + len(garbage)] = garbage
+    scene.usage.write_bytes(image[:at] if cut else image)
+    scene.driver.used_bytes = 5 * GIB
+    assert Kind.OVER_CAP in scene.look_often(), "and it hides nothing"
+
+
+def test_the_thread_goes_on_after_a_failure_and_ends_when_told(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tenantwatch, "LOOK_S", 0.001)
+    calls: list[int] = []
+    enough = threading.Event()
+
+    def allocations() -> list[ContainerAllocation]:
+        calls.append(1)
+        if len(calls) == 5:
+            enough.set()
+        if len(calls) == 2:
+            raise RuntimeError("just now everything is wrong")
+        return []
+
+    watch = TenantWatch(
+        cast("Nvml", scene.driver),
+        gpus=lambda: [GPU],
+        allocations=allocations,
+        shims=list,
+        report=scene.told.append,
+        proc=scene.folder / "proc",
+    )
+    watch.start()
+    assert enough.wait(60)
+    watch.stop()
+    assert not watch.is_alive()
+    watch.stop()
