@@ -3,6 +3,7 @@
 from scheduler_ext.webhook.catalog import GpuCatalog, GpuKind
 from scheduler_ext.webhook.configuration import webhook_configurations
 from scheduler_ext.webhook.review import MalformedReviewError, Webhook
+from scheduler_ext.webhook.routes import webhook_routes
 from scheduler_ext.webhook.settings import InitContainerRule, WebhookSettings
 
 __all__ = [
@@ -13,4 +14,5 @@ __all__ = [
     "Webhook",
     "WebhookSettings",
     "webhook_configurations",
+    "webhook_routes",
 ]
