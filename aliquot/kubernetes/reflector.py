@@ -85,7 +85,7 @@ class Reflector(Generic[T]):
 
     def _run(self) -> None:
         while not self._stopping.is_set():
-            at_least_s = 0.0
+            at_least_s, level = 0.0, logging.INFO
             try:
                 if not self._resource_version:
                     self._list()
@@ -97,6 +97,8 @@ class Reflector(Generic[T]):
                 self.trouble = str(error)
                 if isinstance(error, ApiError):
                     at_least_s = error.retry_after_s
+                    # Mostly a missing permission, which somebody has to grant.
+                    level = logging.WARNING if error.is_final else logging.INFO
                 if not isinstance(error, UnreachableError):
                     # Only a broken line lets us go on from where we were.
                     self._resource_version = ""
@@ -106,7 +108,7 @@ class Reflector(Generic[T]):
                 self._resource_version = ""
             pause_s = self._backoff.next_s(at_least_s)
             if not self._stopping.is_set():
-                log.info("%s: %s; again in %.1f s", self._path, self.trouble, pause_s)
+                log.log(level, "%s: %s; again in %.1f s", self._path, self.trouble, pause_s)
             self._stopping.wait(pause_s)
 
     def _list(self) -> None:

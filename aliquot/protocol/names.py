@@ -24,6 +24,8 @@ PLAN = f"{DOMAIN}/plan"
 """On pods, by the extender: what the node shall give."""
 ACTUAL = f"{DOMAIN}/actual"
 """On pods, by the node agent: what the node has given."""
+RESIZED = f"{DOMAIN}/resized"
+"""On pods, by the node agent: what became of the last `resize`."""
 INVENTORY = f"{DOMAIN}/inventory"
 """On nodes, by the node agent."""
 

@@ -1,0 +1,101 @@
+"""Changing a running pod: what its user asks for, and what the node agent answers."""
+
+from collections.abc import Mapping
+from decimal import ROUND_CEILING
+
+import msgspec
+
+from aliquot.protocol.assignment import MalformedError
+from aliquot.protocol.quantity import parse_quantity
+
+__all__ = [
+    "Amounts",
+    "ResizeAnswer",
+    "ResizeRequest",
+    "decode_answer",
+    "decode_request",
+    "encode",
+    "units_for",
+]
+
+MIB = 1 << 20
+
+
+class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Totals of a container over all its GPUs; None stays as it is."""
+
+    memory_units: int | None = None
+    compute_percent: int | None = None
+
+
+class ResizeRequest(msgspec.Struct, frozen=True, omit_defaults=True):
+    """By container name. `id` is new each time, so that the same wish can be uttered twice."""
+
+    id: str
+    containers: Mapping[str, Amounts]
+    unit_mib: int = 256
+
+    def in_units_of(self, unit_mib: int) -> "ResizeRequest":
+        """The same for a node that counts in other units; never less memory than was asked."""
+        if unit_mib == self.unit_mib:
+            return self
+        return msgspec.structs.replace(
+            self,
+            unit_mib=unit_mib,
+            containers={
+                name: msgspec.structs.replace(
+                    each, memory_units=_convert(each.memory_units, self.unit_mib, unit_mib)
+                )
+                for name, each in self.containers.items()
+            },
+        )
+
+
+class ResizeAnswer(msgspec.Struct, frozen=True, omit_defaults=True):
+    id: str
+    """Of the request that it answers."""
+    refusal: str = ""
+    """Why nothing was changed, what is free, and what to do; empty when all of it was done."""
+    containers: Mapping[str, Amounts] = {}
+    """What those that were named have now."""
+    unit_mib: int = 256
+
+
+def encode(value: ResizeRequest | ResizeAnswer) -> str:
+    return msgspec.json.encode(value, order="sorted").decode()
+
+
+def decode_request(text: str) -> ResizeRequest:
+    """Anybody may write the annotation, so that amounts are checked here, too."""
+    try:
+        request = msgspec.json.decode(text, type=ResizeRequest)
+    except msgspec.DecodeError as error:
+        raise MalformedError(str(error)) from None
+    if not request.containers:
+        raise MalformedError("it names no container")
+    for name, each in request.containers.items():
+        amounts = (each.memory_units, each.compute_percent)
+        if amounts == (None, None):
+            raise MalformedError(f"container {name}: neither memory_units nor compute_percent")
+        if any(amount is not None and amount < 1 for amount in amounts):
+            raise MalformedError(f"container {name}: amounts must be 1 or more")
+    if request.unit_mib < 1:
+        raise MalformedError("unit_mib must be 1 or more")
+    return request
+
+
+def decode_answer(text: str) -> ResizeAnswer:
+    try:
+        return msgspec.json.decode(text, type=ResizeAnswer)
+    except msgspec.DecodeError as error:
+        raise MalformedError(str(error)) from None
+
+
+def units_for(quantity: str, unit_mib: int) -> int:
+    """Whole units that hold `quantity` of memory; raises QuantityError."""
+    size_bytes = parse_quantity(quantity)
+    return int((size_bytes / (unit_mib * MIB)).to_integral_value(ROUND_CEILING))
+
+
+def _convert(units: int | None, from_mib: int, to_mib: int) -> int | None:
+    return None if units is None else -(-units * from_mib // to_mib)

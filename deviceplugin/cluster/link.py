@@ -1,0 +1,183 @@
+"""The agent's link to the API server: pods come in; inventory, actuals, answers and events go out.
+
+Nothing here makes its caller wait, and nothing fails when the server is away: what can be said
+later is said later.
+"""
+
+import logging
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from aliquot.kubernetes.client import ApiClient
+from aliquot.kubernetes.events import EventRecorder, EventType, node_reference, pod_reference
+from aliquot.kubernetes.paths import pod_path
+from aliquot.protocol import assignment, names, resize
+from aliquot.protocol.assignment import Assignment
+from aliquot.protocol.inventory import NodeInventory
+from aliquot.protocol.resize import Amounts
+from deviceplugin.cluster import notices
+from deviceplugin.cluster.annotations import AnnotationWriter, Target
+from deviceplugin.cluster.errands import Errands
+from deviceplugin.cluster.eviction import evict
+from deviceplugin.cluster.inventory import InventoryPublisher
+from deviceplugin.cluster.pods import KnownPod, PodCache
+from deviceplugin.cluster.resizing import Resized, answer_resize
+from deviceplugin.sources import PodView
+
+__all__ = ["ClusterLink", "Node"]
+
+log = logging.getLogger(__name__)
+
+COMPONENT = "aliquot-agent"
+_REFRESH = "comparing what pods have"
+
+
+@dataclass(frozen=True, slots=True)
+class Node:
+    """What the link has to know of the rest of the agent; called from the link's threads."""
+
+    name: str
+    unit_mib: int
+    on_pod: Callable[[PodView], None]
+    """A pod of this node is new, or looks different."""
+    on_gone: Callable[[PodView], None]
+    """A pod has finished or was deleted."""
+    actual_of: Callable[[str], Assignment | None]
+    """What a pod has, by the uid that the kubelet knows."""
+    resize: Callable[[str, str, Amounts], Resized]
+    """(pod uid, container, wanted): carries it out, or raises one of `refusals`."""
+    refusals: tuple[type[Exception], ...] = (ValueError,)
+
+
+class ClusterLink:
+    def __init__(self, client: ApiClient, node: Node) -> None:
+        self.pods = PodCache(client, node.name, self._pod_changed, self._pod_gone)
+        self.events = EventRecorder(client, COMPONENT, node.name)
+        self._client = client
+        self._node = node
+        self._errands = Errands()
+        self._writer = AnnotationWriter(client, self._errands)
+        self._publisher = InventoryPublisher(client, node.name, self._writer)
+        self._inventory: NodeInventory | None = None
+        self._answers: dict[str, str] = {}
+        self._guard = threading.Lock()
+
+    def start(self) -> None:
+        self.events.start()
+        self._errands.start()
+        self._publisher.start()
+        self.pods.start()
+
+    def stop(self) -> None:
+        """What can be said at once is still said."""
+        self.pods.stop()
+        self._publisher.stop()
+        self._errands.stop()
+        self.events.stop()
+
+    def publish_inventory(self, found: NodeInventory) -> None:
+        """Call it after every look at the GPUs: only changes are written."""
+        with self._guard:
+            before, self._inventory = self._inventory, found
+        self._publisher.publish(found)
+        for notice in notices.of_hardware(before, found):
+            self.tell_node(notice.reason, notice.message, notice.type)
+
+    def refresh(self) -> None:
+        """Call it when containers were given something or it was taken from them."""
+        self._errands.submit(_REFRESH, self._refresh)
+
+    def tell_pod(
+        self,
+        pod_uid: str,
+        reason: str,
+        message: str,
+        type: EventType = "Warning",  # noqa: A002 (as Kubernetes calls it)
+    ) -> None:
+        """By the uid that the kubelet knows; a pod that the API server has not shown is skipped."""
+        known = self.pods.by_uid(pod_uid)
+        if known is None:
+            log.info("no event on pod %s, which the API server does not show: %s", pod_uid, message)
+            return
+        about = pod_reference(known.view.namespace, known.view.name, known.api_uid)
+        self.events.emit(about, reason, message, type)
+
+    def tell_node(
+        self,
+        reason: str,
+        message: str,
+        type: EventType = "Warning",  # noqa: A002
+    ) -> None:
+        self.events.emit(node_reference(self._node.name), reason, message, type)
+
+    def evict(self, pod_uid: str, why: str) -> None:
+        """Tries until the pod is gone or its disruption budget lets it go."""
+        known = self.pods.by_uid(pod_uid)
+        if known is None or known.is_finished:
+            return
+        view = known.view
+        self.tell_pod(pod_uid, "Evicting", f"evicted by {COMPONENT}: {why}")
+        self._errands.submit(
+            f"evicting {view.namespace}/{view.name} ({pod_uid})",
+            lambda: evict(self._client, view.namespace, view.name, known.api_uid),
+        )
+
+    def _pod_changed(self, known: KnownPod) -> None:
+        self._node.on_pod(known.view)
+        if known.view.resize:
+            self._answer(known)
+        self._publish_actual(known)
+
+    def _pod_gone(self, known: KnownPod) -> None:
+        self._writer.forget(_target(known))
+        with self._guard:
+            self._answers.pop(known.view.uid, None)
+        self._node.on_gone(known.view)
+
+    def _answer(self, known: KnownPod) -> None:
+        view = known.view
+        with self._guard:
+            # What we have said may not have come back yet.
+            answered = self._answers.get(view.uid, known.resized)
+        outcome = answer_resize(
+            view.resize,
+            answered,
+            self._node.unit_mib,
+            lambda container, wanted: self._node.resize(view.uid, container, wanted),
+            self._node.refusals,
+        )
+        if outcome is None:
+            return
+        text = resize.encode(outcome.answer)
+        with self._guard:
+            self._answers[view.uid] = text
+        self._writer.put(_target(known), {names.RESIZED: text})
+        kind: EventType = "Warning" if outcome.is_refused else "Normal"
+        self.tell_pod(view.uid, outcome.reason, outcome.message, kind)
+
+    def _refresh(self) -> None:
+        for known in self.pods.known():
+            if not known.is_finished:
+                self._publish_actual(known)
+
+    def _publish_actual(self, known: KnownPod) -> None:
+        actual = self._node.actual_of(known.view.uid)
+        if actual is None or actual == known.view.actual:
+            return
+        is_news = self._writer.put(
+            _target(known),
+            {names.ACTUAL: assignment.encode(actual)},
+            seen_version=known.resource_version,
+        )
+        notice = notices.not_as_planned(known.view.plan, actual, self._gpu_name)
+        if is_news and notice is not None:
+            self.tell_pod(known.view.uid, notice.reason, notice.message, notice.type)
+
+    def _gpu_name(self, uuid: str) -> str:
+        gpus = self._inventory.gpus if self._inventory is not None else ()
+        return next((f"GPU {each.index}" for each in gpus if each.uuid == uuid), uuid)
+
+
+def _target(known: KnownPod) -> Target:
+    return Target(pod_path(known.view.namespace, known.view.name), known.api_uid)

@@ -1,0 +1,173 @@
+"""The pods of this node, held in memory and kept up to date by a watch."""
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+
+from aliquot.kubernetes.client import ApiClient
+from aliquot.kubernetes.objects import Pod
+from aliquot.kubernetes.paths import PODS
+from aliquot.kubernetes.reflector import Reflector
+from aliquot.kubernetes.watch import Change, ChangeKind
+from aliquot.protocol import names
+from deviceplugin.cluster.podview import view_of
+from deviceplugin.sources import PodView
+
+__all__ = ["KnownPod", "PodCache"]
+
+
+_STATIC_UID = "kubernetes.io/config.hash"
+"""On the mirror of a static pod: the uid that the kubelet, its checkpoint and cgroups know."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownPod:
+    """A pod with what only the API server's side of us needs."""
+
+    view: PodView
+    api_uid: str
+    """In the API server; `view.uid` is the kubelet's."""
+    resource_version: str
+    resized: str
+    """What was answered to its last resize."""
+    is_finished: bool
+
+
+class PodCache:
+    """Look-ups come from any thread and never touch the network.
+
+    `on_change` is told of each pod that is new or looks different to us, `on_gone` of each that has
+    finished or was deleted, once; both from the watch's thread.
+    """
+
+    def __init__(
+        self,
+        client: ApiClient,
+        node_name: str,
+        on_change: Callable[[KnownPod], None],
+        on_gone: Callable[[KnownPod], None],
+    ) -> None:
+        self._on_change = on_change
+        self._on_gone = on_gone
+        self._by_uid: dict[str, KnownPod] = {}
+        self._uids: dict[tuple[str, str], str] = {}
+        self._changed = threading.Condition()
+        self._reflector = Reflector(
+            client,
+            PODS,
+            Pod,
+            self._replace,
+            self._take,
+            field_selector=f"spec.nodeName={node_name}",
+            # Thousands of agents ask at once after an outage, and old news are good enough.
+            from_cache=True,
+        )
+
+    def start(self) -> None:
+        self._reflector.start()
+
+    def stop(self) -> None:
+        self._reflector.stop()
+
+    @property
+    def is_synced(self) -> bool:
+        return self._reflector.synced.is_set()
+
+    @property
+    def age_s(self) -> float:
+        """Since the API server's last word."""
+        return self._reflector.age_s
+
+    @property
+    def trouble(self) -> str:
+        """Why the watch does not stand; empty while it does."""
+        return self._reflector.trouble
+
+    def find(self, namespace: str, name: str) -> PodView | None:
+        with self._changed:
+            uid = self._uids.get((namespace, name))
+            return self._by_uid[uid].view if uid is not None else None
+
+    def wait(self, namespace: str, name: str, seconds: float) -> PodView | None:
+        """`find`, waiting for a watch that is late; not for one that does not stand."""
+        with self._changed:
+            self._changed.wait_for(
+                lambda: (namespace, name) in self._uids or not self._is_following(), seconds
+            )
+        return self.find(namespace, name)
+
+    def waiting(self) -> Iterable[PodView]:
+        """All that are not finished, the oldest first."""
+        living = [each.view for each in self.known() if not each.is_finished]
+        return sorted(living, key=lambda each: (each.created_s, each.namespace, each.name))
+
+    def by_uid(self, uid: str) -> KnownPod | None:
+        """By the uid that the kubelet knows."""
+        with self._changed:
+            return self._by_uid.get(uid)
+
+    def known(self) -> list[KnownPod]:
+        with self._changed:
+            return list(self._by_uid.values())
+
+    def _is_following(self) -> bool:
+        return self.is_synced and not self.trouble
+
+    def _replace(self, pods: list[Pod]) -> None:
+        listed = [_known(pod) for pod in pods]
+        uids = {each.view.uid for each in listed}
+        for each in self.known():
+            if each.view.uid not in uids:
+                self._forget(each)
+        for each in listed:
+            self._put(each)
+
+    def _take(self, change: Change[Pod]) -> None:
+        told = _known(change.object)
+        if change.kind is ChangeKind.DELETED:
+            self._forget(told)
+        else:
+            self._put(told)
+
+    def _put(self, told: KnownPod) -> None:
+        view = told.view
+        with self._changed:
+            before = self._by_uid.get(view.uid)
+            namesake = self._uids.get((view.namespace, view.name), view.uid)
+            replaced = self._by_uid[namesake] if namesake != view.uid else None
+            self._by_uid[view.uid] = told
+            self._uids[view.namespace, view.name] = view.uid
+            self._changed.notify_all()
+        if replaced is not None:
+            # Its deletion fell into a gap between two lists.
+            self._forget(replaced)
+        if told.is_finished:
+            if before is None or not before.is_finished:
+                self._on_gone(told)
+        elif before is None or before.view != view:
+            self._on_change(told)
+
+    def _forget(self, told: KnownPod) -> None:
+        view = told.view
+        with self._changed:
+            known = self._by_uid.get(view.uid)
+            if known is None or known.api_uid != told.api_uid:
+                return
+            del self._by_uid[view.uid]
+            if self._uids.get((view.namespace, view.name)) == view.uid:
+                del self._uids[view.namespace, view.name]
+        if not known.is_finished:
+            self._on_gone(told)
+
+
+def _known(pod: Pod) -> KnownPod:
+    metadata = pod.metadata
+    view = view_of(pod)
+    static_uid = metadata.annotations.get(_STATIC_UID)
+    return KnownPod(
+        view=replace(view, uid=static_uid) if static_uid else view,
+        api_uid=metadata.uid,
+        resource_version=metadata.resource_version,
+        resized=metadata.annotations.get(names.RESIZED, ""),
+        is_finished=pod.is_finished,
+    )
