@@ -20,9 +20,6 @@ __all__ = [
     "worth_waiting_for",
 ]
 
-HALF_OPEN_S = 1.0
-"""A container's calls follow each other at once; a half that waits longer is nobody's partner."""
-
 
 @dataclass(frozen=True, slots=True)
 class Admitted:
@@ -85,23 +82,12 @@ def worth_waiting_for(
     return sorted(unseen, key=lambda pod: not _is_half(candidates[pod], resource))
 
 
-def by_partner(
-    resource: str, ledger: Ledger, age_of: Callable[[Allocation], float]
-) -> Admitted | None:
+def by_partner(resource: str, half_open: Iterable[Allocation]) -> Admitted | None:
     """Without a list: whoever has just been given the other resource, and not yet this one."""
-    wanted = [
-        each
-        for each in ledger
-        if each.resource == ids.other(resource)
-        and each.starts == 0
-        and age_of(each) <= HALF_OPEN_S
-        and ledger.partner(each) is None
-    ]
+    wanted = [each for each in half_open if each.resource == ids.other(resource)]
     if not wanted:
         return None
-    partner = min(wanted, key=age_of)
-    owner = partner.owner or Owner("", "")
-    return Admitted(owner, partner=partner)
+    return Admitted(wanted[-1].owner or Owner("", ""), partner=wanted[-1])
 
 
 def by_plan(resource: str, size: int, pods: Iterable[PodView], ledger: Ledger) -> Admitted | None:
@@ -183,6 +169,7 @@ def _unseen(
     resource: str, pods: dict[tuple[str, str], dict[str, Held]], ledger: Ledger
 ) -> Admitted | None:
     """Nobody can tell us what these pods ask for; one of them must be it."""
+    pods = _without_started(resource, pods, ledger)
     halves = [pod for pod, containers in pods.items() if _is_half(containers, resource)]
     chosen = halves or list(pods)
     if len(chosen) != 1:
@@ -195,3 +182,23 @@ def _unseen(
     held = (half or lacking)[0]
     owner = Owner(namespace, name, held.key.container)
     return Admitted(owner, partner=_listed_partner(owner, resource, held, ledger))
+
+
+def _without_started(
+    resource: str, pods: dict[tuple[str, str], dict[str, Held]], ledger: Ledger
+) -> dict[tuple[str, str], dict[str, Held]]:
+    """Who has started with one resource has whole GPUs, and does not wait for the other."""
+
+    def has_started(held: Held) -> bool:
+        first = next(iter(held.ids.get(ids.other(resource), ())), "")
+        return any(each.starts for each in ledger.holders(first))
+
+    rest = {
+        pod: {name: held for name, held in containers.items() if not has_started(held)}
+        for pod, containers in pods.items()
+    }
+    return {
+        pod: containers
+        for pod, containers in rest.items()
+        if any(not held.ids.get(resource) for held in containers.values())
+    }

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
-from aliquot.protocol.request import WHOLE_PERCENT, Role
+from aliquot.protocol.request import WHOLE_PERCENT, PodRequest, Role
 from deviceplugin import ids
 from deviceplugin.errors import Refusal
 from deviceplugin.identity import Admitted, amount_of
@@ -31,6 +31,8 @@ class Question:
     """Answered a moment ago to somebody else: only for want of others."""
     pod_gpus: tuple[str, ...] = ()
     """Where the pod's other containers are, if it must stay on their GPUs."""
+    passed_on: frozenset[str] = frozenset()
+    """Names of the allocations of its pod's init containers, whose ids the kubelet re-uses."""
 
 
 @dataclass(slots=True)
@@ -53,6 +55,8 @@ class _Need:
     """Of the asked resource, on each GPU."""
     gpus: int
     other_each: int = 0
+    room_each: int = 0
+    """What else must be there, for the pod's other containers."""
     whole: bool = False
     where: tuple[str, ...] | None = None
     """The only GPUs that will do, and why."""
@@ -112,6 +116,7 @@ def _rooms(
 ) -> dict[str, _Room]:
     """What is free on every usable GPU that the pod may have."""
     closed = {uuid for uuid, each in ledger.closed().items() if each.name not in question.gone}
+    withdrawn = ledger.closed().keys() if question.resource == COMPUTE_RESOURCE else ()
     rooms = {
         gpu.uuid: _Room(gpu.uuid)
         for gpu in supply.usable()
@@ -124,6 +129,12 @@ def _rooms(
             holder.name in question.gone for holder in ledger.holders(each)
         )
 
+    def will_be_free(each: str) -> bool:
+        return all(
+            holder.name in question.gone or holder.name in question.passed_on
+            for holder in ledger.holders(each)
+        )
+
     offered = must.union(question.available)
     for room in rooms.values():
         room.free = [
@@ -132,7 +143,9 @@ def _rooms(
             if each in offered and (each in must or is_free(each))
         ]
         some = supply.ids(ids.other(question.resource), room.uuid)
-        room.other_free = sum(not ledger.holds(each) or is_free(each) for each in some)
+        # The kubelet does not know yet that the memory of a whole GPU is back.
+        if room.uuid not in withdrawn:
+            room.other_free = sum(not ledger.holds(each) or is_free(each) for each in some)
         room.empty = all(each.name in question.gone for each in ledger.on_gpu(room.uuid))
     return rooms
 
@@ -148,23 +161,28 @@ def _admits(question: Question, uuid: str, model: str) -> bool:
 def _need(question: Question, must: Mapping[str, list[str]]) -> _Need:
     admitted, resource, size = question.admitted, question.resource, question.size
     request = admitted.request if admitted is not None else None
-    gpus, other_each = 1, 0
+    gpus, other_each, room_each = 1, 0, 0
     if admitted is not None and admitted.pod is not None and admitted.pod.request and request:
         gpus = admitted.pod.request.gpus_of(request)
         other_each = amount_of(request, ids.other(resource)) // gpus
+        if keeps_one_gpu(admitted):
+            room_each = _largest(admitted.pod.request, resource)
+            other_each = _largest(admitted.pod.request, ids.other(resource))
     elif resource == COMPUTE_RESOURCE and size > WHOLE_PERCENT:
         gpus = size // WHOLE_PERCENT
     where, why = _forced(question, must)
     if where is not None:
-        gpus = len(where)
+        gpus, room_each = len(where), 0
         if admitted is not None and admitted.partner is not None:
             other_each = 0
+        elif request is not None:
+            other_each = amount_of(request, ids.other(resource)) // gpus
     if size % gpus:
         raise Refusal(
             f"needs {size} ids of {resource}, which cannot be split evenly over {gpus} GPUs; "
             f"ask for a multiple of {gpus}"
         )
-    return _Need(size // gpus, gpus, other_each, _is_whole(admitted), where, why)
+    return _Need(size // gpus, gpus, other_each, room_each, _is_whole(admitted), where, why)
 
 
 def _is_whole(admitted: Admitted | None) -> bool:
@@ -218,7 +236,7 @@ def _best_fit(
     fitting = [
         room
         for room in eligible
-        if room.amount >= need.each
+        if room.amount >= max(need.each, need.room_each)
         and room.other_free >= need.other_each
         and (room.empty or not need.whole)
     ]
@@ -275,7 +293,7 @@ def _refusal(need: _Need, eligible: Iterable[_Room], question: Question, supply:
             parts = parts[:1]
         return " and ".join(amount_text(*part, unit_bytes) for part in parts)
 
-    asked = f"needs {text(need.each, need.other_each)}"
+    asked = f"needs {text(max(need.each, need.room_each), need.other_each)}"
     if need.whole:
         asked = f"needs {need.gpus} whole GPU{'s' if need.gpus > 1 else ''}"
         empty = sum(room.empty for room in rooms)
@@ -306,6 +324,13 @@ def _closeness(room: _Room, need: _Need) -> tuple[float, int]:
     if need.other_each:
         part = min(part, room.other_free / need.other_each)
     return (part, room.amount)
+
+
+def _largest(request: PodRequest, resource: str) -> int:
+    """What a pod has at most at any time: its largest init container, or all others together."""
+    amounts = [(each.role, amount_of(each, resource)) for each in request.containers]
+    init = max((amount for role, amount in amounts if role is Role.INIT), default=0)
+    return max(init, sum(amount for role, amount in amounts if role is not Role.INIT))
 
 
 def keeps_one_gpu(admitted: Admitted | None) -> bool:
