@@ -1,5 +1,6 @@
 """Workloads made from a pod list by one change each, for what public traces do not show."""
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -12,6 +13,7 @@ from scheduler_ext.placement import Node
 _SEED = 1
 _BLOCK_GPUS = 8
 _WHOLE_MILLI = 1000
+_PINNED_SHARE = 1 / 3
 
 
 def vary(pods: list[Pod], nodes: list[Node], variant: str) -> list[Pod]:
@@ -50,19 +52,13 @@ def _memory_opposite(pods: list[Pod], nodes: list[Node], rng: np.random.Generato
 
 
 def _pinned_third(pods: list[Pod], nodes: list[Node], rng: np.random.Generator) -> list[Pod]:
-    """A third of the GPU pods name one model, each model as often as any other."""
-    widest: dict[str, int] = {}
-    for node in nodes:
-        for gpu in node.gpus:
-            widest[gpu.model] = max(widest.get(gpu.model, 0), len(node.gpus))
-    changed: list[Pod] = []
-    for pod in pods:
-        able = sorted(model for model, gpus in widest.items() if gpus >= pod.request.gpus)
-        if pod.request.gpus and able and rng.random() < 1 / 3:
-            model = able[int(rng.integers(len(able)))]
-            pod = replace(pod, request=replace(pod.request, models=frozenset({model})))
-        changed.append(pod)
-    return changed
+    """A third of the GPU pods name one model, each as often as there are GPUs of it."""
+    return _pinned(pods, nodes, rng, lambda gpus: gpus)
+
+
+def _pinned_evenly(pods: list[Pod], nodes: list[Node], rng: np.random.Generator) -> list[Pod]:
+    """A third of the GPU pods name one model, the rarest as often as the most frequent."""
+    return _pinned(pods, nodes, rng, lambda _: 1)
 
 
 def _half_in_blocks(pods: list[Pod], nodes: list[Node], rng: np.random.Generator) -> list[Pod]:
@@ -83,6 +79,7 @@ VARIANTS: dict[str, Callable[[list[Pod], list[Node], np.random.Generator], list[
     "memory-apart": _memory_apart,
     "memory-opposite": _memory_opposite,
     "pinned-third": _pinned_third,
+    "pinned-evenly": _pinned_evenly,
     "half-in-blocks": _half_in_blocks,
 }
 
@@ -104,3 +101,25 @@ def _resized(pods: list[Pod], draw: Callable[[], int]) -> list[Pod]:
 
 def _with_memory(pod: Pod, units: int) -> Pod:
     return replace(pod, request=replace(pod.request, gpu_memory_units=units))
+
+
+def _pinned(
+    pods: list[Pod], nodes: list[Node], rng: np.random.Generator, weigh: Callable[[int], int]
+) -> list[Pod]:
+    """`weigh` says how often a model is named, by the number of GPUs on nodes that would do."""
+    able = {count: _gpus_of_nodes_with(count, nodes) for count in {p.request.gpus for p in pods}}
+    changed: list[Pod] = []
+    for pod in pods:
+        gpus = able[pod.request.gpus]
+        if pod.request.gpus and gpus and rng.random() < _PINNED_SHARE:
+            weight = np.array([weigh(count) for count in gpus.values()], dtype=np.float64)
+            model = list(gpus)[int(rng.choice(len(gpus), p=weight / weight.sum()))]
+            pod = replace(pod, request=replace(pod.request, models=frozenset({model})))
+        changed.append(pod)
+    return changed
+
+
+def _gpus_of_nodes_with(count: int, nodes: list[Node]) -> dict[str, int]:
+    """By model, how many GPUs there are on nodes that have at least so many."""
+    models = Counter(gpu.model for node in nodes if len(node.gpus) >= count for gpu in node.gpus)
+    return dict(sorted(models.items()))
