@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 
 from aliquot.kubernetes.client import ApiClient
 from aliquot.kubernetes.errors import ApiError, ApiServerError, UnreachableError
@@ -17,20 +18,31 @@ log = logging.getLogger(__name__)
 
 
 class Binder:
-    def __init__(self, client: ApiClient, verbs: Verbs, may_act: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        client: ApiClient,
+        verbs: Verbs,
+        may_act: Callable[[], bool],
+        timed: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
+    ) -> None:
         """`may_act`: whether we are the leader, for long enough that a request started now ends
         before another may lead."""
         self._client = client
         self._verbs = verbs
         self._may_act = may_act
+        self._timed = timed
 
     def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
         """Raises RefusedError with the reason when the pod is not bound afterwards."""
         record = self._verbs.known(uid, namespace, name) or self._read(namespace, name, uid)
-        choice = self._verbs.choose(uid, record, node)
-        self.carry_out(choice)
+        with self._timed("bind decision"):
+            choice = self._verbs.choose(uid, record, node)
+        if choice.ticket is not None and not self._verbs.companions.wait(choice.ticket):
+            self._verbs.give_back(uid)
+            raise RefusedError(f"{record.title}: not all of its group came to be bound in time")
+        self._carry_out(choice)
 
-    def carry_out(self, choice: Choice) -> None:
+    def _carry_out(self, choice: Choice) -> None:
         pod = choice.pod
         try:
             self._check_leader()

@@ -3,7 +3,8 @@
 import math
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Hashable, Iterable
+from typing import TypeVar
 
 from aliquot.kubernetes.watch import Change, ChangeKind
 from aliquot.protocol.inventory import GpuRecord
@@ -14,6 +15,8 @@ from scheduler_ext.placement import Node as PlacedNode
 from scheduler_ext.records import NodeRecord, PodRecord, entry_of, node_record, pod_record
 
 __all__ = ["ClusterState"]
+
+Key = TypeVar("Key", bound=Hashable)
 
 
 class ClusterState:
@@ -40,12 +43,14 @@ class ClusterState:
         """Those that ask for GPUs, by uid."""
         self.on_new_pod: Callable[[PodRecord], None] = lambda _: None
         """Told once of each such pod."""
+        self.on_gone_pod: Callable[[PodRecord], None] = lambda _: None
         self.additions = 0
         """Grows when a node brings GPUs that were not there."""
         self._clock = clock
         self._leftover_s = leftover_s
         self._uid_of: dict[tuple[str, str], str] = {}
         self._by_node: dict[str, set[str]] = {}
+        self._by_group: dict[tuple[str, str], set[str]] = {}
         self._plans: dict[str, str] = {}
 
     def replace_nodes(self, nodes: Iterable[Node]) -> None:
@@ -91,6 +96,10 @@ class ClusterState:
     def pods_on(self, node: str) -> list[PodRecord]:
         """Those that ask for GPUs, as far as the API server has told us of their binding."""
         return [self.pods[uid] for uid in self._by_node.get(node, ())]
+
+    def group(self, namespace: str, name: str) -> set[str]:
+        """The pods that name this group, by uid."""
+        return self._by_group.get((namespace, name), set())
 
     def is_bound(self, uid: str) -> bool:
         entry = self.ledger.entry(uid)
@@ -180,13 +189,10 @@ class ClusterState:
         record = None if pod.is_finished else pod_record(pod)
         before = self.pods.get(uid)
         if record is None:
-            self._forget_record(uid)
+            self._drop_record(uid)
         elif record != before:
-            self._forget_record(uid)
-            self.pods[uid] = record
-            self._uid_of[record.namespace, record.name] = uid
-            if record.node:
-                self._by_node.setdefault(record.node, set()).add(uid)
+            self._unlink(uid)
+            self._link(record)
             if before is None:
                 self.on_new_pod(record)
         if pod.is_finished:
@@ -205,22 +211,35 @@ class ClusterState:
         self.ledger.see(uid, entry_of(pod, record, self.nodes, expires_s))
 
     def _drop_pod(self, uid: str) -> None:
-        self._forget_record(uid)
+        self._drop_record(uid)
         self._plans.pop(uid, None)
         self.ledger.forget(uid)
 
-    def _forget_record(self, uid: str) -> None:
+    def _drop_record(self, uid: str) -> None:
+        record = self._unlink(uid)
+        if record is not None:
+            self.on_gone_pod(record)
+
+    def _link(self, record: PodRecord) -> None:
+        self.pods[record.uid] = record
+        self._uid_of[record.namespace, record.name] = record.uid
+        if record.node:
+            self._by_node.setdefault(record.node, set()).add(record.uid)
+        if record.request and record.request.group:
+            key = (record.namespace, record.request.group)
+            self._by_group.setdefault(key, set()).add(record.uid)
+
+    def _unlink(self, uid: str) -> PodRecord | None:
         record = self.pods.pop(uid, None)
         if record is None:
-            return
-        key = (record.namespace, record.name)
-        if self._uid_of.get(key) == uid:
-            del self._uid_of[key]
-        if record.node:
-            others = self._by_node[record.node]
-            others.discard(uid)
-            if not others:
-                del self._by_node[record.node]
+            return None
+        name = (record.namespace, record.name)
+        if self._uid_of.get(name) == uid:
+            del self._uid_of[name]
+        _discard(self._by_node, record.node, uid)
+        if record.request and record.request.group:
+            _discard(self._by_group, (record.namespace, record.request.group), uid)
+        return record
 
     def _refresh_gpu(self, row: int, device: int) -> None:
         cluster = self.cluster
@@ -244,6 +263,14 @@ class ClusterState:
             max(record.cpu_milli - use.cpu_milli, 0),
             max(record.memory_mib - use.memory_mib, 0),
         )
+
+
+def _discard(index: dict[Key, set[str]], key: Key, uid: str) -> None:
+    others = index.get(key)
+    if others is not None:
+        others.discard(uid)
+        if not others:
+            del index[key]
 
 
 def _same_gpus(one: NodeRecord, other: NodeRecord) -> bool:

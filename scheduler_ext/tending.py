@@ -80,15 +80,18 @@ class Tender:
 
     def _to_wake(self) -> list[PodRecord]:
         """Nothing is searched as long as nothing was freed or added, and nobody new waits."""
-        state, waiting = self._verbs.state, self._verbs.waiting
+        state, waiting, companions = self._verbs.state, self._verbs.waiting, self._verbs.companions
         with state.lock:
             for uid in waiting.uids():
                 if uid not in state.pods or state.is_bound(uid):
                     waiting.remove(uid)
+            expected = [state.pods[uid] for uid in companions.to_wake if uid in state.pods]
+            companions.to_wake.clear()
             now = (state.ledger.releases, state.additions, waiting.rejections)
             if now == self._searched_for or not len(waiting):
-                return []
-            trial, in_order = state.cluster.scratch(), waiting.in_order()
+                return expected
+            trial = state.cluster.scratch()
+            in_order = [each for each in waiting.in_order() if companions.complete(each.pod)]
         fit = who_fits(trial, in_order, _MOST_WOKEN)
         if not fit:
             self._searched_for = now
@@ -98,7 +101,7 @@ class Tender:
         }
         sleepers = [pod for pod in fit if pod.uid not in self._woken_s]
         self._woken_s.update((pod.uid, now_s) for pod in sleepers)
-        return sleepers
+        return expected + sleepers
 
     def _wake(self, pod: PodRecord) -> None:
         metadata = {"uid": pod.uid, "annotations": {RETRY: f"{time.time():.3f}"}}

@@ -1,5 +1,6 @@
 """kube-scheduler's verbs as decisions over the cluster in memory, without a word of HTTP."""
 
+import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
@@ -11,7 +12,9 @@ from numpy.typing import NDArray
 
 from aliquot.protocol.assignment import Assignment
 from scheduler_ext.choices import Choices
+from scheduler_ext.companions import Companions, key_of
 from scheduler_ext.footprint import footprint_of
+from scheduler_ext.groups import GroupKey, GroupTimes, Ticket
 from scheduler_ext.ledger import Entry, Stage
 from scheduler_ext.objects import Pod
 from scheduler_ext.placement.several import Devices
@@ -48,6 +51,8 @@ class Choice:
     node: str
     plan: Assignment
     entry: Entry
+    ticket: Ticket[str] | None = None
+    """For a member of a group: the barrier at which its bind call waits for the others."""
 
 
 class Verbs:
@@ -61,6 +66,7 @@ class Verbs:
         *,
         assume_s: float = 15.0,
         settle_s: float = 60.0,
+        group_times: GroupTimes | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`assume_s`: from our choice to kube-scheduler's bind; `settle_s`: from bind to the moment
@@ -76,7 +82,9 @@ class Verbs:
         self._doubtful: set[str] = set()
         self._decided: dict[str, PodRecord] = {}
         self._recent: OrderedDict[str, PodRecord] = OrderedDict()
+        self.companions = Companions(state, self._let_go, group_times, clock)
         state.on_new_pod = self._meet
+        state.on_gone_pod = self.companions.withdraw
 
     def filter(self, pod: Pod, names: Sequence[str]) -> Filtered:
         record = pod_record(pod)
@@ -88,6 +96,10 @@ class Verbs:
                 reason = Reason(Cause.REQUEST, record.refusal)
                 return Filtered([], dict.fromkeys(names, reason))
             rows = self._rows(names)
+            if (key := key_of(record)) is not None:
+                result = self._filter_member(record, key, names, rows)
+                if result is not None:
+                    return result
             cost = self._costs(record, rows)
             fits = np.isfinite(cost)
             passed = [names[number] for number in np.flatnonzero(fits).tolist()]
@@ -108,6 +120,9 @@ class Verbs:
             return [0] * len(names)
         with self.state.lock:
             self._begin(record)
+            if self.companions.holds(record):
+                held = self._assumed[record.uid].node
+                return [BEST_SCORE if name == held else 0 for name in names]
             cost = self._costs(record, self._rows(names))
             fits = np.isfinite(cost)
             if not fits.any():
@@ -125,10 +140,15 @@ class Verbs:
             self._check_idle(record)
             if self.state.is_bound(uid):
                 raise RefusedError(f"{record.title} is bound already")
-            choice = self._assumed.get(uid)
+            choice, ticket = self._assumed.get(uid), None
+            if (key := key_of(record)) is not None and self.companions.holds(record):
+                if choice is None or choice.node != node:
+                    self.companions.withdraw(record)
+                    raise RefusedError(f"{record.title}: its group holds room on another node")
+                ticket = self.companions.arrive(record, key)
             if choice is None or choice.node != node or ledger.entry(uid) is not choice.entry:
                 self._let_go(uid)
-                choice = self._choice(record, node, Stage.PLANNED)
+                choice = self._choice(record, node, math.inf)
             expires_s = self._clock() + self._settle_s
             entry = msgspec.structs.replace(choice.entry, stage=Stage.PLANNED, expires_s=expires_s)
             ledger.hold(uid, entry)
@@ -136,27 +156,25 @@ class Verbs:
             self._binding.add(uid)
             self._decided[uid] = record
             self._assumed.pop(uid, None)
-            return Choice(record, node, choice.plan, entry)
+            return Choice(record, node, choice.plan, entry, ticket)
 
     def settle(self, uid: str) -> None:
         """The pod is bound: what was chosen stays until the watch tells."""
         with self.state.lock:
-            self._binding.discard(uid)
-            self._doubtful.discard(uid)
+            self._end_binding(uid, bound=True)
             self.waiting.remove(uid)
             self._recent.pop(uid, None)
 
     def doubt(self, uid: str) -> None:
         """The pod may be bound: what was chosen stays until somebody has found out."""
         with self.state.lock:
-            self._binding.discard(uid)
+            self._end_binding(uid, bound=True)
             self._doubtful.add(uid)
 
     def give_back(self, uid: str) -> None:
         """The pod is certainly not bound, or gone."""
         with self.state.lock:
-            self._binding.discard(uid)
-            self._doubtful.discard(uid)
+            self._end_binding(uid, bound=False)
             self._let_go(uid)
 
     def keep(self, uid: str) -> None:
@@ -195,6 +213,7 @@ class Verbs:
         """Takes back choices that nobody came for; answers the pods to ask the API server about."""
         with self.state.lock:
             ledger = self.state.ledger
+            self.companions.expire()
             for uid in ledger.overdue(self._clock()):
                 entry = ledger.entry(uid)
                 if entry is not None and entry.stage is Stage.ASSUMED:
@@ -206,6 +225,12 @@ class Verbs:
                     del self._decided[uid]
                     self._doubtful.discard(uid)
             return [self._decided[uid] for uid in overdue & self._decided.keys()]
+
+    def _end_binding(self, uid: str, *, bound: bool) -> None:
+        self._binding.discard(uid)
+        self._doubtful.discard(uid)
+        if uid in self._decided:
+            self.companions.settle(self._decided[uid], bound=bound)
 
     def _check_idle(self, record: PodRecord) -> None:
         if record.uid in self._binding:
@@ -222,14 +247,67 @@ class Verbs:
         self._recent.move_to_end(record.uid)
         if len(self._recent) > _RECENT_PODS:
             self._recent.popitem(last=False)
-        self._let_go(record.uid)
+        if not self.companions.holds(record):
+            self._let_go(record.uid)
+
+    def _filter_member(
+        self,
+        record: PodRecord,
+        key: GroupKey,
+        names: Sequence[str],
+        rows: NDArray[np.int64],
+    ) -> Filtered | None:
+        """None when the pod may run wherever it fits: its group has started."""
+
+        def place_all(uids: Sequence[str]) -> dict[str, str] | None:
+            pods = [self.state.pods.get(uid, record) for uid in uids]
+            return self._place_all(pods, rows)
+
+        verdict = self.companions.consider(record, key, place_all)
+        if verdict.place is None and not verdict.reason:
+            return None
+        reason = Reason(Cause.GROUP, verdict.reason)
+        if verdict.place is not None:
+            if verdict.place in names:
+                self.waiting.remove(record.uid)
+                other = Reason(Cause.GROUP, f"group {key.name}: room is held on {verdict.place}")
+                failed = {name: other for name in names if name != verdict.place}
+                return Filtered([verdict.place], failed)
+            self.companions.withdraw(record)
+            reason = Reason(
+                Cause.GROUP,
+                f"group {key.name}: room was held on {verdict.place}, which this pod cannot use",
+            )
+        self.waiting.add(record, self._clock())
+        return Filtered([], dict.fromkeys(names, reason))
+
+    def _place_all(
+        self, pods: Sequence[PodRecord], rows: NDArray[np.int64]
+    ) -> dict[str, str] | None:
+        """Room for all of these at once, held from now on; None, and nothing held, without."""
+        offered = rows[rows >= 0]
+        largest_first = sorted(pods, key=_size, reverse=True)
+        places: dict[str, str] = {}
+        for pod in largest_first:
+            self._let_go(pod.uid)
+            cost = self._costs(pod, offered) if pod.demand is not None else np.zeros(0)
+            if not len(cost) or not np.isfinite(cost.min()):
+                for uid in places:
+                    self._let_go(uid)
+                return None
+            node = self.state.cluster.names[int(offered[cost.argmin()])]
+            assert node is not None
+            self._assume(pod, node, math.inf)
+            places[pod.uid] = node
+        return places
 
     def _meet(self, record: PodRecord) -> None:
         if record.demand is not None and record.uid not in self._recent:
             self.choices.observe(record.demand)
 
-    def _assume(self, record: PodRecord, node: str) -> None:
-        choice = self._choice(record, node, Stage.ASSUMED)
+    def _assume(self, record: PodRecord, node: str, for_s: float | None = None) -> None:
+        expires_s = self._clock() + (self._assume_s if for_s is None else for_s)
+        choice = self._choice(record, node, expires_s)
         self.state.ledger.hold(record.uid, choice.entry)
         self.state.refresh()
         self._assumed[record.uid] = choice
@@ -239,7 +317,7 @@ class Verbs:
         self.state.ledger.let_go(uid)
         self.state.refresh()
 
-    def _choice(self, record: PodRecord, node: str, stage: Stage) -> Choice:
+    def _choice(self, record: PodRecord, node: str, expires_s: float) -> Choice:
         demand, request = record.demand, record.request
         if demand is None or request is None:
             raise RefusedError(record.refusal)
@@ -258,8 +336,7 @@ class Verbs:
             footprint_of(plan, request),
             cpu_milli=first.cpu_milli,
             memory_mib=first.memory_mib,
-            stage=stage,
-            expires_s=self._clock() + self._assume_s,
+            expires_s=expires_s,
         )
         return Choice(record, node, plan, entry)
 
@@ -300,3 +377,12 @@ def _scaled(cost: NDArray[np.float64], fits: NDArray[np.bool_]) -> NDArray[np.in
     share = (high - np.where(fits, cost, high)) / max(high - low, 1e-9)
     scores: NDArray[np.int64] = np.floor(share * (BEST_SCORE - 1)).astype(np.int64)
     return scores
+
+
+def _size(pod: PodRecord) -> tuple[int, int, int]:
+    requests = pod.demand.requests if pod.demand else ()
+    return (
+        sum(request.gpus for request in requests),
+        sum(request.gpus * request.compute_milli for request in requests),
+        sum(request.gpus * (request.gpu_memory_units or 0) for request in requests),
+    )

@@ -7,6 +7,7 @@ import numpy as np
 from scheduler_ext.placement import Cluster, fitting
 from scheduler_ext.placement.several import search_devices
 from scheduler_ext.records import PodRecord
+from scheduler_ext.requests import Demand
 
 __all__ = ["Waiting", "WaitingPods", "who_fits"]
 
@@ -51,25 +52,43 @@ class WaitingPods:
 
 
 def who_fits(trial: Cluster, in_order: list[Waiting], most: int) -> list[PodRecord]:
-    """As many as there is room for together. `trial` is a copy, and used up."""
+    """As many as there is room for together. `trial` is a copy, and used up.
+
+    Of a group only the first is named, and only if there is room for all of it: its turn is
+    everybody's turn.
+    """
     fit: list[PodRecord] = []
-    hopeless: set[object] = set()
+    hopeless: set[Demand] = set()
+    groups: dict[object, list[PodRecord]] = {}
     for waiting in in_order:
-        demand = waiting.pod.demand
+        pod = waiting.pod
+        groups.setdefault(_group(pod), []).append(pod)
+    for pods in groups.values():
         if len(fit) >= most:
             break
-        if demand is None or demand.requests in hopeless:
-            continue
-        rows = np.arange(trial.rows)
-        for request in demand.requests:
-            rows = rows[fitting(trial, rows, request)]
-        for row in rows:
-            devices = search_devices(trial, int(row), demand.requests)
-            if devices is not None:
-                for request, chosen in zip(demand.requests, devices, strict=True):
-                    trial.take(int(row), chosen, request)
-                fit.append(waiting.pod)
-                break
-        else:
-            hopeless.add(demand.requests)
+        if all(_take(trial, pod, hopeless) for pod in pods):
+            fit.append(pods[0])
     return fit
+
+
+def _group(pod: PodRecord) -> object:
+    if pod.request is not None and pod.request.group and pod.request.group_size > 1:
+        return (pod.namespace, pod.request.group)
+    return pod.uid
+
+
+def _take(trial: Cluster, pod: PodRecord, hopeless: set[Demand]) -> bool:
+    demand = pod.demand
+    if demand is None or demand in hopeless:
+        return False
+    rows = np.arange(trial.rows)
+    for request in demand.requests:
+        rows = rows[fitting(trial, rows, request)]
+    for row in rows:
+        devices = search_devices(trial, int(row), demand.requests)
+        if devices is not None:
+            for request, chosen in zip(demand.requests, devices, strict=True):
+                trial.take(int(row), chosen, request)
+            return True
+    hopeless.add(demand)
+    return False

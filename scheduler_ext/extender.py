@@ -1,0 +1,170 @@
+"""The whole extender, put together: what watches, what decides, what answers, and who leads."""
+
+import logging
+import threading
+
+from aliquot.kubernetes.client import ApiClient
+from aliquot.kubernetes.errors import ApiServerError
+from aliquot.kubernetes.lease import LeaseTimes
+from aliquot.kubernetes.paths import NODES, PODS
+from aliquot.kubernetes.reflector import Reflector
+from scheduler_ext.admitting import webhook_routes
+from scheduler_ext.binding import Binder
+from scheduler_ext.certificates import CertificateKeeper, Material, ServingContext
+from scheduler_ext.choices import Choices
+from scheduler_ext.groups import GroupTimes
+from scheduler_ext.leader import Alone, Leader, Leadership
+from scheduler_ext.metrics import Metrics, StateCollector
+from scheduler_ext.objects import Node, Pod
+from scheduler_ext.routes import Service
+from scheduler_ext.server import Limits, Server
+from scheduler_ext.settings import Settings
+from scheduler_ext.state import ClusterState
+from scheduler_ext.tending import Tender
+from scheduler_ext.verbs import Verbs
+from scheduler_ext.waiting import WaitingPods
+
+__all__ = ["Extender"]
+
+log = logging.getLogger(__name__)
+
+STALE_S = 300.0
+"""After so long without a word of the API server, what we would decide is worth nothing."""
+BIND_S = 4.0
+"""For each request of a bind. Less than a lease outlasts its holder's right to act, so that none
+of them can still be under way when another replica leads."""
+# Pods that will never run again hold nothing; for us they are gone.
+_UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+
+
+class Extender:
+    def __init__(
+        self,
+        settings: Settings,
+        client: ApiClient,
+        *,
+        lease_times: LeaseTimes | None = None,
+        limits: Limits | None = None,
+    ) -> None:
+        client.namespace = settings.namespace
+        self.state = ClusterState(unit_mib=settings.unit_mib)
+        self.metrics = Metrics()
+        self.leader: Leadership = Alone()
+        if settings.leader_election:
+            self.leader = Leader(client, settings.namespace, settings.pod_name, times=lease_times)
+        self.verbs = Verbs(
+            self.state,
+            Choices(self.state.cluster, settings.placement),
+            WaitingPods(),
+            assume_s=settings.assume_s,
+            group_times=GroupTimes(hold_s=settings.group_wait_s),
+        )
+        self._leads = lambda: self.leader.leads
+        binder = Binder(client.with_timeout(BIND_S), self.verbs, self._leads, self.metrics.timed)
+        self._tender = Tender(client, self.verbs, binder, self._leads)
+        self._nodes = Reflector(
+            client, NODES, Node, self.state.replace_nodes, self.state.change_node
+        )
+        self._pods = Reflector(
+            client,
+            PODS,
+            Pod,
+            self.state.replace_pods,
+            self.state.change_pod,
+            field_selector=_UNFINISHED,
+        )
+        self.metrics.registry.register(
+            StateCollector(self.state, self.verbs.waiting, self._cache_ages_s, self._leads)
+        )
+        routes = Service(self.verbs, binder, self.metrics, self.not_ready).routes()
+        routes += webhook_routes(settings, self.state)
+        host, port = settings.listen
+        self._server = Server(routes, host=host, port=port, limits=limits)
+        self._routes = routes
+        self._limits = limits
+        self._tls_address = settings.listen_tls
+        service = f"{settings.webhook_service}.{settings.namespace}.svc"
+        self._keeper = CertificateKeeper(client, [service], self._renew)
+        self._serving: ServingContext | None = None
+        self._tls_server: Server | None = None
+        self._starter = threading.Thread(target=self._start, name="start", daemon=True)
+        self._stopping = threading.Event()
+
+    @property
+    def port(self) -> int:
+        return self._server.port
+
+    @property
+    def tls_port(self) -> int | None:
+        """None until there is a certificate."""
+        return self._tls_server.port if self._tls_server else None
+
+    def start(self) -> None:
+        """Answers at once, though at first only that it is not ready."""
+        self._server.start()
+        self._starter.start()
+
+    def stop(self) -> None:
+        """In this order, so that another replica leads only when nothing of ours is under way."""
+        self._stopping.set()
+        self._server.stop()
+        self._starter.join(15.0)
+        if self._tls_server:
+            self._tls_server.stop()
+        self._tender.stop()
+        self.leader.stop()
+        self._keeper.stop()
+        self._nodes.stop()
+        self._pods.stop()
+
+    def not_ready(self, leading: bool = False) -> str:
+        """Why we cannot serve, and with `leading` not kube-scheduler; empty when we can."""
+        if not self._pods.synced.is_set():
+            trouble = self._nodes.trouble or self._pods.trouble
+            return f"nodes and pods are still being read{': ' if trouble else ''}{trouble}"
+        age_s = max(self._cache_ages_s().values())
+        if age_s > STALE_S:
+            return f"the API server has not been heard of for {age_s:.0f} s"
+        if leading and not self.leader.leads:
+            return "this replica does not lead; the Service must select the one that does"
+        return ""
+
+    def _start(self) -> None:
+        # Nodes first: which GPU a pod has is understood by what its node reports.
+        self._nodes.start()
+        while not self._nodes.synced.wait(0.2):
+            if self._stopping.is_set():
+                return
+        self._pods.start()
+        self._tender.start()
+        self._serve_webhook()
+        while not self._pods.synced.wait(0.2):
+            if self._stopping.is_set():
+                return
+        # Only who knows the cluster may lead.
+        self.leader.start()
+
+    def _serve_webhook(self) -> None:
+        while self._tls_address and not self._stopping.is_set():
+            try:
+                self._keeper.refresh()
+            except ApiServerError as error:
+                log.warning("the webhook has no certificate yet: %s", error)
+                self._stopping.wait(1.0)
+                continue
+            self._keeper.start()
+            return
+
+    def _renew(self, material: Material) -> None:
+        if self._serving is not None:
+            self._serving.load(material)
+        elif self._tls_address and not self._stopping.is_set():
+            self._serving = ServingContext(material)
+            host, port = self._tls_address
+            self._tls_server = Server(
+                self._routes, host=host, port=port, tls=self._serving.context, limits=self._limits
+            )
+            self._tls_server.start()
+
+    def _cache_ages_s(self) -> dict[str, float]:
+        return {"nodes": self._nodes.age_s, "pods": self._pods.age_s}
