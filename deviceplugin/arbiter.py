@@ -1,0 +1,48 @@
+"""The compute arbiter between the containers of this node, as the agent hosts it."""
+
+import logging
+import os
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+from aliquot.arbitration import Arbitration, Member
+from deviceplugin.allocator import ContainerAllocation
+
+__all__ = ["NodeArbiter"]
+
+RETRY_S = 5.0
+
+_TASKS = Path("/proc/self/task")
+_log = logging.getLogger(__name__)
+
+
+class NodeArbiter(Arbitration):
+    """Takes part for as long as the agent lives; without it every container has just its share."""
+
+    def __init__(
+        self, lock: Path, allocations: Callable[[], Iterable[ContainerAllocation]]
+    ) -> None:
+        super().__init__(lock, lambda: members_of(allocations()))
+
+    def run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                super().run()
+            except Exception:  # shares stay guaranteed meanwhile, only nobody may borrow
+                _log.exception("the compute arbiter failed; it starts again in %g s", RETRY_S)
+                self._stopping.wait(RETRY_S)
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU time that arbitration has taken so far."""
+        try:
+            stat = (_TASKS / str(self.native_id) / "stat").read_text()
+            user, system = stat.rpartition(")")[2].split()[11:13]
+        except (OSError, ValueError):
+            return 0.0  # it has not started yet, or has ended
+        return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+
+def members_of(allocations: Iterable[ContainerAllocation]) -> list[Member]:
+    """Who shares a GPU's time: not those who have theirs to themselves."""
+    return [each.member for each in allocations if each.member is not None and not each.whole]
