@@ -7,7 +7,7 @@ from aliquot.protocol.request import WHOLE_PERCENT
 from deviceplugin import ids
 from deviceplugin.errors import Refusal
 from deviceplugin.identity import Admitted
-from deviceplugin.ledger import Allocation, Ledger, allocation_name
+from deviceplugin.ledger import Allocation, Ledger, Owner, allocation_name
 from deviceplugin.supply import Supply
 
 __all__ = ["Admission", "Answered", "admit"]
@@ -55,7 +55,7 @@ def admit(
         wanted,
         gpus,
         supply.sharing.unit_bytes,
-        owner=admitted.owner if admitted is not None and admitted.owner.pod else None,
+        owner=_owner(wanted, ledger, admitted),
     )
     if admitted is not None:
         if admitted.partner is not None and set(admitted.partner.gpus) != set(gpus):
@@ -127,6 +127,16 @@ def _passes_on(holder: Allocation) -> bool:
     container's. All of a pod is admitted before any of it starts."""
     init = holder.owner.init if holder.owner is not None else None
     return init if init is not None else holder.starts == 0
+
+
+def _owner(wanted: frozenset[str], ledger: Ledger, admitted: Admitted | None) -> Owner | None:
+    """Of re-used ids at least the pod is known: the one of who had them first."""
+    if admitted is not None:
+        return admitted.owner if admitted.owner.pod else None
+    for holder in ledger.holders(min(wanted)):
+        if holder.owner is not None:
+            return Owner(holder.owner.namespace, holder.owner.pod, uid=holder.owner.uid)
+    return None
 
 
 def _described(allocation: Allocation, admitted: Admitted) -> Allocation:

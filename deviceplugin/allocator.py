@@ -7,11 +7,9 @@ callables, so nothing in here knows a socket.
 
 import logging
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Protocol
 
 import msgspec
 
@@ -19,8 +17,10 @@ from aliquot.protocol.assignment import Assignment
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from deviceplugin import completion, ids, overview, preference, resize
 from deviceplugin.admission import Answered, admit
+from deviceplugin.asking import Listing, PodSource, ask
 from deviceplugin.bookkeeping import Books
 from deviceplugin.containerfiles import ContainerFiles
+from deviceplugin.description import described
 from deviceplugin.errors import Refusal, Retry, StartRefused
 from deviceplugin.grant import Grant
 from deviceplugin.hardware import Hardware
@@ -29,13 +29,12 @@ from deviceplugin.identity import (
     by_listing,
     by_partner,
     by_plan,
-    owner_of,
     worth_waiting_for,
 )
 from deviceplugin.journal import Journal, JournalError
 from deviceplugin.ledger import Allocation, Owner, allocation_name
-from deviceplugin.liveness import Life, Living
 from deviceplugin.overview import ContainerAllocation
+from deviceplugin.promises import Promises
 from deviceplugin.sharing import Sharing
 from deviceplugin.sources import Held, Holder, PodView
 from deviceplugin.supply import Supply, held_by_others
@@ -52,32 +51,10 @@ __all__ = [
     "StartRefused",
 ]
 
-Listing = Callable[[], list[Held]]
-"""Asks the kubelet's pod resources who holds what; an exception means that it did not answer.
-
-`Held.ids` should have every resource's ids, also those of other plugins: that is how a GPU which
-somebody else hands out is noticed.
-"""
-
 POD_WAIT_S = 0.25
 """Our watch of pods can lag behind the kubelet's."""
 
-ANSWER_KEPT_S = 1.0
-"""An Allocate follows its GetPreferredAllocation at once, or never."""
-
 _log = logging.getLogger(__name__)
-
-
-class PodSource(Protocol):
-    """The pods of this node as our watch of the API server knows them; never asks over a wire."""
-
-    def find(self, namespace: str, name: str) -> PodView | None: ...
-
-    def wait(self, namespace: str, name: str, seconds: float) -> PodView | None:
-        """The same, waiting for a pod that is not there yet; at once None without an API server."""
-
-    def waiting(self) -> Iterable[PodView]:
-        """All pods of this node that are not finished."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +81,7 @@ class Allocator:
         self._supply = Supply(sharing)
         self._clock = clock
         self._books = Books(files, journal, clock)
-        self._answers: dict[tuple[str, frozenset[str]], Answered] = {}
+        self._promises = Promises(clock)
         self._callbacks: list[Callable[[], None]] = []
         self._is_reconciled = False
 
@@ -151,13 +128,14 @@ class Allocator:
 
         Calls `listing` once, and `pods.wait` for 250 ms at most.
         """
-        listed = _ask(listing)
+        listed = ask(listing)
         admitted = self._identify(resource, size, listed, pods)
         with self._changing():
             gone = frozenset[str]()
             if listed is not None:
                 self._notice_others(listed)
-                gone = self._gone(listed, pods)
+                gone = self._books.gone(listed, pods.find)
+            siblings = self._pod_entries(admitted, gone)
             question = preference.Question(
                 resource,
                 size,
@@ -165,17 +143,21 @@ class Allocator:
                 must_include,
                 admitted,
                 gone,
-                self._reserved(admitted),
-                self._pod_gpus(admitted, gone),
+                self._promises.reserved(admitted),
+                next((each.gpus for each in siblings), ()),
+                frozenset(each.name for each in siblings if each.owner and each.owner.init),
             )
             chosen = preference.choose(question, self._supply, self._books.ledger)
-            self._answers[resource, frozenset(chosen)] = Answered(
-                frozenset(chosen),
-                self._clock(),
-                self._books.presence.births,
-                admitted,
-                frozenset(must_include),
-                gone,
+            self._promises.make(
+                resource,
+                Answered(
+                    frozenset(chosen),
+                    self._clock(),
+                    self._books.presence.births,
+                    admitted,
+                    frozenset(must_include),
+                    gone,
+                ),
             )
             return chosen
 
@@ -183,9 +165,11 @@ class Allocator:
         """Books the ids, writes the container's files and answers; or a Refusal, nothing done."""
         with self._changing():
             wanted = frozenset(some)
-            answered = self._answers.pop((resource, wanted), None)
+            answered = self._promises.take(resource, wanted)
             if answered is not None:
-                answered = replace(answered, gone=self._still_gone(answered))
+                # Not those whose very ids have been given to somebody new since.
+                still = self._books.presence.from_before(answered.gone, answered.births)
+                answered = replace(answered, gone=still)
             decided = admit(resource, wanted, self._supply, self._books.ledger, answered)
             allocation, partner = decided.allocation, None
             admitted = answered.admitted if answered is not None else None
@@ -200,6 +184,8 @@ class Allocator:
                 decided.ended,
                 is_new=not decided.is_repeated,
             )
+            half = admitted.partner if admitted is not None else None
+            self._books.presence.opened(allocation.name, half.name if half is not None else None)
             return self._grant(allocation, admitted)
 
     def prestart(
@@ -214,19 +200,22 @@ class Allocator:
 
         `checkpoint` is None when it could not be read; `listing` is called only when needed.
         """
+        ledger, wanted = self._books.ledger, frozenset(some)
         with self._lock:
-            allocation = self._known(resource, frozenset(some))
+            allocation = completion.known(resource, wanted, self._supply, ledger)
         found = completion.complete(allocation, checkpoint, None)
         listed = None
         if found is None or found.owner is None or not found.other_ids:
-            listed = _ask(listing)
+            listed = ask(listing)
             found = completion.complete(allocation, checkpoint, listed) or found
         if found is None:
             raise Retry("the kubelet's records do not tell yet whose these ids are")
         with self._changing():
-            gone = self._gone(listed, pods) if listed is not None else frozenset[str]()
+            gone = self._books.gone(listed, pods.find) if listed is not None else frozenset[str]()
+            # Once more: it may have been resized while we asked.
+            allocation = completion.known(resource, wanted, self._supply, ledger)
             owner = found.owner or allocation.owner
-            others = self._others(allocation, owner, gone)
+            others = ledger.neighbours(allocation, owner, gone)
             completion.check_ids(allocation, others)
             completion.check_halves(allocation, found.other_ids, self._supply, others)
             started = msgspec.structs.replace(
@@ -237,7 +226,7 @@ class Allocator:
                 starts=allocation.starts + 1,
             )
             pod = pods.find(owner.namespace, owner.pod) if owner is not None else None
-            partner = self._books.ledger.get(allocation_name(ids.other(resource), found.other_ids))
+            partner = ledger.get(allocation_name(ids.other(resource), found.other_ids))
             try:
                 self._books.start(self._described(started, pod), partner)
             except (JournalError, OSError, LimitsError) as error:
@@ -264,7 +253,7 @@ class Allocator:
         """
         with self._lock:
             before = {each.name for each in self._books.ledger}
-        listed = _ask(listing)
+        listed = ask(listing)
         with self._changing():
             if listed is not None:
                 self._notice_others(listed)
@@ -293,9 +282,9 @@ class Allocator:
     ) -> Resized:
         """Changes totals of a running container; None leaves one as it is. Or a Refusal."""
         with self._changing():
-            halves = self._halves(pod_uid, container)
+            halves = resize.halves(self._books.ledger, pod_uid, container)
             wanted = {MEMORY_RESOURCE: memory_units, COMPUTE_RESOURCE: compute_percent}
-            reserved = self._reserved(None)
+            reserved = self._promises.reserved()
             changed = []
             for resource, total in wanted.items():
                 if total is None:
@@ -348,7 +337,8 @@ class Allocator:
         ledger = self._books.ledger
         with self._lock:
             if listed is None:
-                return by_partner(resource, ledger, self._books.presence.age_s) or by_plan(
+                half_open = map(ledger.get, self._books.presence.half_open())
+                return by_partner(resource, filter(None, half_open)) or by_plan(
                     resource, size, pods.waiting(), ledger
                 )
             admitted = by_listing(resource, size, listed, ledger, pods.find)
@@ -371,54 +361,12 @@ class Allocator:
             _log.warning("GPUs in the hands of other plugins: %s", foreign or "none any more")
             self._supply = replace(self._supply, foreign=foreign)
 
-    def _gone(self, listed: list[Held], pods: PodSource) -> frozenset[str]:
-        """Allocations whose containers have ended, though nobody has told us yet."""
-        living = Living.of(listed)
-        books = self._books
-        books.presence.listed(each for each in books.ledger if living.lists(each))
-
-        def uid_of(owner: Owner) -> str:
-            pod = pods.find(owner.namespace, owner.pod)
-            return pod.uid if pod is not None else ""
-
-        return frozenset(
-            each.name
-            for each in books.ledger
-            if living.life(
-                each,
-                books.presence.age_s(each),
-                partial(books.ledger.siblings, each),
-                uid_of,
-            )
-            is Life.GONE
-        )
-
-    def _still_gone(self, answered: Answered) -> frozenset[str]:
-        """Without those whose very ids have been given to somebody new since."""
-        presence = self._books.presence
-        return frozenset(
-            name for name in answered.gone if presence.is_from_before(name, answered.births)
-        )
-
-    def _reserved(self, admitted: Admitted | None) -> frozenset[str]:
-        """Answered to somebody else so recently that the Allocate may still come."""
-        now_s = self._clock()
-        for key, answered in tuple(self._answers.items()):
-            if now_s - answered.at_s > ANSWER_KEPT_S:
-                del self._answers[key]
-        owner = admitted.owner if admitted is not None else None
-        return frozenset(
-            each
-            for answered in self._answers.values()
-            if owner is None or answered.admitted is None or answered.admitted.owner != owner
-            for each in answered.ids
-        )
-
-    def _pod_gpus(self, admitted: Admitted | None, gone: frozenset[str]) -> tuple[str, ...]:
+    def _pod_entries(self, admitted: Admitted | None, gone: frozenset[str]) -> list[Allocation]:
+        """What a pod has already whose containers pass ids on to each other."""
         if admitted is None or not preference.keeps_one_gpu(admitted):
-            return ()
+            return []
         entries = self._books.ledger.of_pod(admitted.owner)
-        return next((each.gpus for each in entries if each.name not in gone), ())
+        return [each for each in entries if each.name not in gone]
 
     def _named_partner(self, admitted: Admitted) -> Allocation | None:
         """The first half, whose owner only the second call has told; None if that is known."""
@@ -442,78 +390,5 @@ class Allocator:
         access = files.access.grant(tuple(gpu for gpu in gpus if gpu is not None))
         return replace(access, mounts=(*access.mounts, *files.mounts(allocation, shim_off)))
 
-    def _known(self, resource: str, wanted: frozenset[str]) -> Allocation:
-        """Also what an earlier agent has given and our journal has lost."""
-        allocation = self._books.ledger.get(allocation_name(resource, wanted))
-        if allocation is not None:
-            return allocation
-        try:
-            gpus = {ids.parse(resource, each)[0] for each in wanted}
-        except ids.IdError as error:
-            raise Retry(str(error)) from None
-        return Allocation(
-            resource, wanted, self._supply.order(gpus), self._supply.sharing.unit_bytes
-        )
-
-    def _others(
-        self, allocation: Allocation, owner: Owner | None, gone: frozenset[str]
-    ) -> list[Allocation]:
-        """Who else is on its GPUs, from other pods."""
-        return [
-            each
-            for uuid in allocation.gpus
-            for each in self._books.ledger.on_gpu(uuid)
-            if each.name not in gone
-            and each.name != allocation.name
-            and (owner is None or each.owner is None or not each.owner.is_pod_of(owner))
-        ]
-
     def _described(self, allocation: Allocation, pod: PodView | None) -> Allocation:
-        """With what the pod's annotations say, once we have seen it."""
-        owner = allocation.owner
-        if pod is None or pod.request is None or owner is None or owner.uid not in ("", pod.uid):
-            return allocation
-        request = next(
-            (each for each in pod.request.containers if each.name == owner.container), None
-        )
-        return msgspec.structs.replace(
-            allocation,
-            owner=owner_of(pod, request) if request is not None else owner,
-            policy=pod.request.policy or self._supply.sharing.default_policy,
-            weight=pod.request.weight,
-            planned=_is_planned(allocation, pod),
-        )
-
-    def _halves(self, pod_uid: str, container: str) -> dict[str, Allocation]:
-        found = {
-            each.resource: each
-            for each in self._books.ledger
-            if each.owner is not None
-            and (each.owner.uid, each.owner.container) == (pod_uid, container)
-        }
-        if any(each.whole for each in found.values()):
-            raise Refusal(f"container {container} has whole GPUs; there is nothing to resize")
-        if len(found) < len(ids.RESOURCES):
-            raise Refusal(f"container {container} does not run here, or has only just started")
-        return found
-
-
-def _ask(listing: Listing) -> list[Held] | None:
-    try:
-        return listing()
-    except Exception as error:  # whatever a socket can do: decisions go on without a list
-        _log.warning("the kubelet's list of pods is not to be had: %s", error)
-        return None
-
-
-def _is_planned(allocation: Allocation, pod: PodView) -> bool | None:
-    """Whether the kubelet gave what the extender planned; a resize does not count."""
-    if pod.plan is None or allocation.owner is None:
-        return None
-    plan = pod.plan.containers.get(allocation.owner.container)
-    if plan is None:
-        return None
-    is_memory = allocation.resource == MEMORY_RESOURCE
-    wanted = {each.uuid: each.memory_units if is_memory else each.compute_percent for each in plan}
-    given = ids.by_gpu(allocation.ids)
-    return wanted == {uuid: len(some) for uuid, some in given.items()}
+        return described(allocation, pod, self._supply.sharing.default_policy)

@@ -3,6 +3,7 @@ point leaves repairable."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable
+from functools import partial
 
 import msgspec
 
@@ -11,11 +12,11 @@ from deviceplugin import reconcile, resize
 from deviceplugin.containerfiles import ContainerFiles
 from deviceplugin.errors import Refusal, StartRefused
 from deviceplugin.journal import Journal, JournalError
-from deviceplugin.ledger import Allocation, Ledger, allocation_name
-from deviceplugin.liveness import Living
+from deviceplugin.ledger import Allocation, Ledger, Owner, allocation_name
+from deviceplugin.liveness import Life, Living
 from deviceplugin.presence import Presence
 from deviceplugin.sharing import MIB, POLICIES
-from deviceplugin.sources import Held, Holder
+from deviceplugin.sources import Held, Holder, PodView
 from deviceplugin.supply import Supply
 from shim.limits import LimitsError
 
@@ -35,6 +36,25 @@ class Books:
         for allocation in journal.open():
             self.ledger.put(allocation)
         self.library = files.install()
+
+    def gone(
+        self, listing: list[Held], find: Callable[[str, str], PodView | None]
+    ) -> frozenset[str]:
+        """Allocations whose containers have ended, though nobody has told us yet."""
+        living = Living.of(listing)
+
+        def uid_of(owner: Owner) -> str:
+            pod = find(owner.namespace, owner.pod)
+            return pod.uid if pod is not None else ""
+
+        lives = {
+            each.name: living.life(
+                each, self.presence.age_s(each), partial(self.ledger.siblings, each), uid_of
+            )
+            for each in self.ledger
+        }
+        self.presence.listed(name for name, life in lives.items() if life is Life.ALIVE)
+        return frozenset(name for name, life in lives.items() if life is Life.GONE)
 
     def open_entry(
         self,
@@ -78,6 +98,8 @@ class Books:
             if compute is not None and memory is not None and compute.companion:
                 self.files.join(compute, memory)
         self.files.refresh_usage(allocation)
+        # The kubelet has it in its books; when its list does not, it will have ended.
+        self.presence.listed([allocation.name])
 
     def change_size(self, changes: Collection[tuple[Allocation, Allocation]]) -> None:
         """Caps fall before their ids are given back, and rise after theirs are booked."""
@@ -103,8 +125,7 @@ class Books:
     ) -> None:
         """In line with the kubelet; `known_before` was booked when the list was asked for."""
         found = reconcile.reconcile(self.ledger, supply, listing, checkpoint, self.presence.age_s)
-        living = Living.of(listing)
-        self.presence.listed(each for each in found.alive if living.lists(each))
+        self.presence.listed(each.name for each in found.alive)
         recorded = _names(checkpoint) if checkpoint is not None else None
         ended = [
             each

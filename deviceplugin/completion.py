@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from deviceplugin import ids
 from deviceplugin.errors import Retry
-from deviceplugin.ledger import Allocation, Owner
+from deviceplugin.ledger import Allocation, Ledger, Owner, allocation_name
 from deviceplugin.sources import Held, Holder
 from deviceplugin.supply import Supply
 
-__all__ = ["Completion", "check_halves", "check_ids", "complete"]
+__all__ = ["Completion", "check_halves", "check_ids", "complete", "known"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,6 +18,18 @@ class Completion:
     owner: Owner | None
     other_ids: frozenset[str]
     """What the container has of the other resource."""
+
+
+def known(resource: str, some: frozenset[str], supply: Supply, ledger: Ledger) -> Allocation:
+    """The entry, or a new one for what an earlier agent has given and the journal has lost."""
+    allocation = ledger.get(allocation_name(resource, some))
+    if allocation is not None:
+        return allocation
+    try:
+        gpus = {ids.parse(resource, each)[0] for each in some}
+    except ids.IdError as error:
+        raise Retry(str(error)) from None
+    return Allocation(resource, some, supply.order(gpus), supply.sharing.unit_bytes)
 
 
 def complete(
@@ -43,6 +55,9 @@ def complete(
 def check_ids(allocation: Allocation, others: Iterable[Allocation]) -> None:
     """Ids that a journal has lost may have gone to somebody else meanwhile."""
     for another in others:
+        # Of unknown pods, Allocate has let pass only who re-uses an init container's ids.
+        if another.owner is None:
+            continue
         for each in another.all_ids & allocation.ids:
             raise Retry(f"{each} is held by {another.holder()}; it starts when that has ended")
 

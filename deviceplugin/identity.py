@@ -7,7 +7,7 @@ from aliquot.protocol.assignment import Slice
 from aliquot.protocol.names import MEMORY_RESOURCE
 from aliquot.protocol.request import ContainerRequest, Role
 from deviceplugin import ids
-from deviceplugin.ledger import Allocation, Ledger, Owner
+from deviceplugin.ledger import Allocation, Ledger, Owner, allocation_name
 from deviceplugin.sources import Held, PodView
 
 __all__ = [
@@ -154,15 +154,10 @@ def _listed_partner(
     owner: Owner, resource: str, held: Held | None, ledger: Ledger
 ) -> Allocation | None:
     """The other half, as the kubelet lists it; our own entry of an earlier life does not count."""
-    partner = ledger.half(owner, ids.other(resource))
     if held is None:
-        return partner
+        return ledger.half(owner, ids.other(resource))
     listed = held.ids.get(ids.other(resource), frozenset())
-    if partner is not None and listed == partner.ids:
-        return partner
-    for each in listed:
-        return next(iter(ledger.holders(each)), None)
-    return None
+    return ledger.get(allocation_name(ids.other(resource), listed))
 
 
 def _unseen(

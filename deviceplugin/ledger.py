@@ -2,13 +2,13 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
 import msgspec
 
-from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
+from aliquot.protocol.names import COMPUTE_RESOURCE
 from aliquot.protocol.request import WHOLE_PERCENT
 from deviceplugin import ids
 from deviceplugin.sources import ContainerKey
@@ -168,6 +168,19 @@ class Ledger:
                 found = each
         return found
 
+    def neighbours(
+        self, allocation: Allocation, owner: Owner | None, gone: Collection[str]
+    ) -> list[Allocation]:
+        """Who else is on its GPUs, from other pods than its owner's."""
+        return [
+            each
+            for uuid in allocation.gpus
+            for each in self.on_gpu(uuid)
+            if each.name not in gone
+            and each.name != allocation.name
+            and (owner is None or each.owner is None or not each.owner.is_pod_of(owner))
+        ]
+
     def closed(self) -> dict[str, Allocation]:
         """GPUs of which somebody has everything: nothing else of them may be handed out."""
         return {uuid: each for each in self._entries.values() if each.whole for uuid in each.gpus}
@@ -191,6 +204,3 @@ class Ledger:
     def free(self, supply: Supply, resource: str, uuid: str) -> list[str]:
         """Ids of a GPU that nobody holds, in the order of their numbers."""
         return [each for each in supply.ids(resource, uuid) if each not in self._by_id]
-
-    def memory_held(self, uuid: str) -> bool:
-        return any(each.resource == MEMORY_RESOURCE for each in self.on_gpu(uuid))

@@ -145,7 +145,7 @@ def _rooms(
         some = supply.ids(ids.other(question.resource), room.uuid)
         # The kubelet does not know yet that the memory of a whole GPU is back.
         if room.uuid not in withdrawn:
-            room.other_free = sum(not ledger.holds(each) or is_free(each) for each in some)
+            room.other_free = sum(not ledger.holds(each) or will_be_free(each) for each in some)
         room.empty = all(each.name in question.gone for each in ledger.on_gpu(room.uuid))
     return rooms
 

@@ -9,6 +9,8 @@ __all__ = ["Presence"]
 
 UNRECORDED_S = 10.0
 """After this the kubelet has surely written down what we answered."""
+HALF_OPEN_S = 1.0
+"""A container's calls follow each other at once; a half that waits longer is nobody's partner."""
 UNLISTED_S = 60.0
 """A kubelet that has just started lists its pods only little by little."""
 
@@ -21,6 +23,7 @@ class Presence:
     _born_s: dict[str, float] = field(default_factory=dict)
     _birth: dict[str, int] = field(default_factory=dict)
     _listed: set[str] = field(default_factory=set)
+    _half_open: dict[str, float] = field(default_factory=dict)
     _missing_s: dict[str, float] = field(default_factory=dict)
 
     def born(self, name: str) -> None:
@@ -29,18 +32,34 @@ class Presence:
         self.births += 1
         self._birth[name] = self.births
 
-    def is_from_before(self, name: str, births: int) -> bool:
-        """Whether it was booked when that many were."""
-        return self._birth.get(name, 0) <= births
+    def opened(self, name: str, partner: str | None) -> None:
+        """A container's first half, or the second one of `partner`."""
+        if partner is None:
+            self._half_open[name] = self.clock()
+        else:
+            self._half_open.pop(partner, None)
+
+    def half_open(self) -> list[str]:
+        """Allocations that still wait for their other half, the latest last."""
+        now_s = self.clock()
+        for name, since_s in tuple(self._half_open.items()):
+            if now_s - since_s > HALF_OPEN_S:
+                del self._half_open[name]
+        return list(self._half_open)
+
+    def from_before(self, names: Iterable[str], births: int) -> frozenset[str]:
+        """Those that were booked when that many were."""
+        return frozenset(name for name in names if self._birth.get(name, 0) <= births)
 
     def age_s(self, allocation: Allocation) -> float:
         """Of those from before our start: old enough for anything."""
         return self.clock() - self._born_s.get(allocation.name, float("-inf"))
 
-    def listed(self, allocations: Iterable[Allocation]) -> None:
-        for each in allocations:
-            self._listed.add(each.name)
-            self._missing_s.pop(each.name, None)
+    def listed(self, names: Iterable[str]) -> None:
+        """The kubelet's list says that they live."""
+        for name in names:
+            self._listed.add(name)
+            self._missing_s.pop(name, None)
 
     def is_over(self, allocation: Allocation, recorded: bool | None) -> bool:
         """Whether an allocation that this list does not have may be given up. `recorded` is
@@ -56,6 +75,7 @@ class Presence:
     def forget(self, name: str) -> None:
         self._born_s.pop(name, None)
         self._birth.pop(name, None)
+        self._half_open.pop(name, None)
         self._listed.discard(name)
         self._missing_s.pop(name, None)
 

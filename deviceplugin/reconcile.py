@@ -45,10 +45,12 @@ def reconcile(
         owner = owners.get(entry.name)
         if owner is not None:
             alive.append(msgspec.structs.replace(entry, owner=_merged(entry.owner, owner)))
-        elif living.life(entry, age_of(entry), partial(ledger.siblings, entry)) is Life.GONE:
-            unlisted.append(entry)
         else:
-            alive.append(entry)
+            life = living.life(entry, age_of(entry), partial(ledger.siblings, entry))
+            if life is Life.ALIVE:
+                alive.append(entry)
+            elif life is Life.GONE:
+                unlisted.append(entry)
     return Reconciliation(
         tuple(alive), tuple(unlisted), tuple(_adopted(ledger, supply, listing, holders, owners))
     )

@@ -15,7 +15,24 @@ from deviceplugin.preference import amount_text
 from deviceplugin.supply import Supply
 from shim.limits import Limits
 
-__all__ = ["resized", "restored"]
+__all__ = ["halves", "resized", "restored"]
+
+
+def halves(ledger: Ledger, pod_uid: str, container: str) -> dict[str, Allocation]:
+    """What a container has, by resource; a Refusal if it cannot be resized at all."""
+    found = {
+        each.resource: each
+        for each in ledger
+        if each.owner is not None and (each.owner.uid, each.owner.container) == (pod_uid, container)
+    }
+    if any(each.whole for each in found.values()):
+        raise Refusal(f"container {container} has whole GPUs; there is nothing to resize")
+    if len(found) < len(ids.RESOURCES):
+        raise Refusal(
+            f"container {container} has no share of a GPU here, or has only just been admitted; "
+            "check its name, or try again when it runs"
+        )
+    return found
 
 
 def resized(
