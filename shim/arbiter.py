@@ -8,18 +8,27 @@ NVML.
 import contextlib
 import mmap
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 from shim._files import ffi, lib
 from shim.limits import Kind, LimitsError
+from shim.usage import Identity
 
-__all__ = ["GRANT_LIFETIME_NS", "TICK_S", "Arbiter", "Claim", "Ratio", "Seat", "decide"]
+__all__ = ["GRANT_LIFETIME_NS", "Arbiter", "Claim", "Pace", "Ratio", "Seat", "decide"]
 
-TICK_S = 0.015
-"""How often to tick: a lender is back at its share a few ticks after it returns."""
+
+class Pace(IntEnum):
+    """What goes on between the containers."""
+
+    IDLE = lib.ARBITER_IDLE
+    BUSY = lib.ARBITER_BUSY
+    LENDING = lib.ARBITER_LENDING
+
 
 GRANT_LIFETIME_NS = 600_000_000
 """Grants outlive a dead arbiter by this; another one takes over sooner."""
@@ -29,6 +38,9 @@ RATIO_MEMORY_S = 4.0
 
 RATIO_LEAST, RATIO_MOST = 200, 3000
 """Beyond this NVML and the account contradict each other, and neither is followed further."""
+
+RATIO_NOISE = 2
+"""Smaller changes, in thousandths, are not worth writing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +93,7 @@ class Ratio:
         return max(RATIO_LEAST, min(RATIO_MOST, ratio))
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Seat:
     """One container on one GPU, with its files open."""
 
@@ -92,8 +104,10 @@ class Seat:
     usage: int
     limits: int
     image: mmap.mmap
-    words: Any
-    """A buffer for copies of the usage file."""
+    counters_at: int
+    owners_at: int
+    busy_at: int
+    slot_count: int
     ratios: dict[int, Ratio] = field(default_factory=dict)
     """By slot of the usage file."""
 
@@ -111,6 +125,8 @@ class Arbiter:
         self._seats: dict[tuple[str, str], Seat] = {}
         self._order: list[Seat] = []
         self._records = ffi.new("struct arbiter_seat[]", 1)
+        self._charges = ffi.new("struct arbiter_charge[]", lib.USAGE_SLOTS_MAX)
+        self._shared: frozenset[str] = frozenset()
 
     def seat(self, name: str, limits: Path, usage: Path, gpus: Iterable[str]) -> None:
         """Takes a container in: its compute files, and the uuids of its devices in their order."""
@@ -129,33 +145,64 @@ class Arbiter:
         return {name for name, _ in self._seats}
 
     @property
-    def gpus(self) -> set[str]:
+    def shared_gpus(self) -> frozenset[str]:
         """GPUs that more than one container shares: only there can spans deceive."""
-        shared = [gpu for _, gpu in self._seats]
-        return {gpu for gpu in shared if shared.count(gpu) > 1}
+        return self._shared
 
-    def tick(self, now_ns: int) -> int:
-        """Reads, decides, writes; answers how many limits were written."""
-        return int(lib.arbiter_tick(self._records, len(self._order), now_ns, GRANT_LIFETIME_NS))
+    def tick(self, now_ns: int) -> Pace:
+        """Reads, decides, writes; answers what goes on."""
+        count = len(self._order)
+        return Pace(lib.arbiter_tick(self._records, count, now_ns, GRANT_LIFETIME_NS))
 
-    def measured(self, gpu: str, used_ns: Mapping[int, float], span_s: float) -> None:
-        """Takes in how long each pid has had the GPU in the last `span_s`, as NVML says."""
-        for record, seat in zip(self._records, self._order, strict=False):
+    def run(self, seconds: float) -> Pace:
+        """Ticks for so long, without Python's lock; answers what goes on in the end."""
+        count, ns = len(self._order), round(seconds * 1e9)
+        return Pace(lib.arbiter_run(self._records, count, ns, GRANT_LIFETIME_NS))
+
+    def measured(self, gpu: str, used_ns: Mapping[Identity, float], span_s: float) -> None:
+        """Takes in how long each process has had the GPU in the last `span_s`, as NVML says."""
+        for number, seat in enumerate(self._order):
             if seat.gpu != gpu:
                 continue
-            _compare(seat, used_ns, span_s)
+            record = self._records[number]
+            self._compare(seat, record, used_ns, span_s)
             entries = sorted(seat.ratios.items(), key=lambda item: -item[1].recent_charged_ns)[
                 : lib.LIMITS_RATIOS
             ]
-            for place in range(lib.LIMITS_RATIOS):
-                slot, ratio = entries[place] if place < len(entries) else (0, None)
-                record.ratios[place].slot = slot
-                record.ratios[place].thousandths = ratio.thousandths if ratio else 0
+            found = [(slot, ratio.thousandths) for slot, ratio in entries]
+            found += [(0, 0)] * (lib.LIMITS_RATIOS - len(found))
+            if all(
+                stated.slot == slot and abs(stated.thousandths - ratio) <= RATIO_NOISE
+                for stated, (slot, ratio) in zip(record.ratios, found, strict=True)
+            ):
+                continue
+            for stated, (slot, ratio) in zip(record.ratios, found, strict=True):
+                stated.slot, stated.thousandths = slot, ratio
             record.is_dirty = 1
+
+    def _compare(
+        self, seat: Seat, record: Any, used_ns: Mapping[Identity, float], span_s: float
+    ) -> None:
+        count = lib.arbiter_charges(ffi.addressof(record), self._charges, lib.USAGE_SLOTS_MAX)
+        present = {charge.slot: charge for charge in self._charges[0:count]}
+        for slot in seat.ratios.keys() - present.keys():
+            del seat.ratios[slot]
+        for slot, charge in present.items():
+            charged_ns = int(charge.busy_ns)
+            ratio = seat.ratios.get(slot)
+            if ratio is None or charged_ns < ratio.charged_ns:
+                seat.ratios[slot] = Ratio(charged_ns)
+                continue
+            used = used_ns.get((int(charge.namespace_id), int(charge.pid)), 0.0)
+            ratio.note(charged_ns, used, span_s)
 
     def close(self) -> None:
         """Takes all grants back; every container keeps its guaranteed share."""
         lib.arbiter_withdraw(self._records, len(self._order))
+        self.leave()
+
+    def leave(self) -> None:
+        """Leaves grants to lapse by themselves, or to be renewed by somebody else."""
         for name in self.names:
             self.unseat(name)
 
@@ -173,52 +220,53 @@ class Arbiter:
             record.limits = ffi.from_buffer(seat.image)
             record.limits_bytes = len(seat.image)
             record.device, record.gpu = seat.device, numbers[seat.gpu]
-            record.counters_at = _header(seat).counters_at + seat.device * ffi.sizeof(
-                "struct usage_compute_counters"
-            )
+            record.counters_at, record.owners_at = seat.counters_at, seat.owners_at
+            record.busy_at, record.slot_count = seat.busy_at, seat.slot_count
         self._records, self._order = records, order
+        counts = Counter(seat.gpu for seat in order)
+        self._shared = frozenset(gpu for gpu, count in counts.items() if count > 1)
 
 
 def _open(name: str, gpu: str, device: int, limits: Path, usage: Path) -> Seat:
-    usage_fd = os.open(usage, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    limits_fd = os.open(limits, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
-    seat = Seat(
-        name=name,
-        gpu=gpu,
-        device=device,
-        usage=usage_fd,
-        limits=limits_fd,
-        image=mmap.mmap(limits_fd, lib.LIMITS_FILE_BYTES),
-        words=ffi.new("uint64_t[]", lib.USAGE_FILE_BYTES_MAX // 8),
-    )
-    if not _refresh(seat):
-        seat.close()
-        raise LimitsError(f"{usage} is not a usage file")
+    with contextlib.ExitStack() as opened:
+        usage_fd = _open_usage(usage)
+        opened.callback(os.close, usage_fd)
+        header = _header(usage_fd)
+        if header is None or device >= header.device_count:
+            raise LimitsError(f"{usage} is not a usage file for {device + 1} GPUs")
+        limits_fd = os.open(limits, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        opened.callback(os.close, limits_fd)
+        busy_row = lib.USAGE_BUSY_NS * header.device_count + device
+        seat = Seat(
+            name=name,
+            gpu=gpu,
+            device=device,
+            usage=usage_fd,
+            limits=limits_fd,
+            image=mmap.mmap(limits_fd, lib.LIMITS_FILE_BYTES),
+            counters_at=header.counters_at + device * ffi.sizeof("struct usage_compute_counters"),
+            owners_at=header.owners_at,
+            busy_at=header.words_at + 8 * busy_row * header.slot_count,
+            slot_count=header.slot_count,
+        )
+        opened.pop_all()
     return seat
 
 
-def _refresh(seat: Seat) -> bool:
-    """Copies the usage file: the tenant may truncate it, so it is never mapped."""
-    image = os.pread(seat.usage, lib.USAGE_FILE_BYTES_MAX, 0)
-    ffi.memmove(seat.words, image, len(image))
-    return bool(lib.usage_check(seat.words, len(image), Kind.COMPUTE) == 0)
+def _open_usage(path: Path) -> int:
+    flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        # Noting the time of every read would cost a fifth of a tick.
+        return os.open(path, flags | os.O_NOATIME)
+    except PermissionError:  # only its owner may ask for that
+        return os.open(path, flags)
 
 
-def _header(seat: Seat) -> Any:
-    return ffi.cast("struct usage_header *", seat.words)
-
-
-def _compare(seat: Seat, used_ns: Mapping[int, float], span_s: float) -> None:
-    if not _refresh(seat):
-        return
-    process = ffi.new("struct usage_process *")
-    for slot in range(lib.usage_mark(seat.words)):
-        lib.usage_slot(seat.words, slot, process)
-        charged_ns = int(process.values[lib.USAGE_BUSY_NS][seat.device])
-        ratio = seat.ratios.get(slot)
-        if process.pid == 0 or ratio is None or charged_ns < ratio.charged_ns:
-            seat.ratios.pop(slot, None)
-            if process.pid != 0:
-                seat.ratios[slot] = Ratio(charged_ns)
-            continue
-        ratio.note(charged_ns, used_ns.get(int(process.pid), 0.0), span_s)
+def _header(usage_fd: int) -> Any:
+    """Where everything is in the usage file, by a copy: the tenant may truncate it any time."""
+    image = os.pread(usage_fd, lib.USAGE_FILE_BYTES_MAX, 0)
+    words = ffi.new("uint64_t[]", lib.USAGE_FILE_BYTES_MAX // 8)
+    ffi.memmove(words, image, len(image))
+    if lib.usage_check(words, len(image), Kind.COMPUTE) != 0:
+        return None
+    return ffi.new("struct usage_header *", ffi.cast("struct usage_header *", words)[0])

@@ -9,7 +9,19 @@ from typing import Any
 from shim._files import ffi, lib
 from shim.limits import Kind
 
-__all__ = ["DeviceUsage", "ProcessUsage", "Usage", "UsageError", "create", "read"]
+__all__ = [
+    "DeviceUsage",
+    "Identity",
+    "ProcessUsage",
+    "Usage",
+    "UsageError",
+    "create",
+    "identity_of",
+    "read",
+]
+
+Identity = tuple[int, int]
+"""A process as usage files name it: its pid namespace, and its pid in there."""
 
 
 class UsageError(Exception):
@@ -86,6 +98,18 @@ def read(path: Path, kind: Kind) -> Usage:
         raise UsageError(f"{path} {ffi.string(lib.usage_fault_text(fault)).decode()}")
     header = ffi.cast("struct usage_header *", words)
     return Usage(_devices(words, header), tuple(_processes(words, header)))
+
+
+def identity_of(host_pid: int) -> Identity | None:
+    """How a usage file names a process that we know by our own pid; None when we may not know."""
+    try:
+        process = Path(f"/proc/{host_pid}")
+        inode = (process / "ns" / "pid").stat().st_ino
+        status = (process / "status").read_text()
+    except OSError:
+        return None
+    pids = next((line for line in status.splitlines() if line.startswith("NSpid:")), f"{host_pid}")
+    return inode % int(lib.USAGE_NAMESPACE_MASK) + 1, int(pids.split()[-1])
 
 
 def _devices(words: Any, header: Any) -> tuple[DeviceUsage, ...]:

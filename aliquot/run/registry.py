@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 
 from aliquot.arbitration import Member
@@ -185,15 +186,22 @@ def living_runs(folder: Path) -> list[Run]:
 def members(folder: Path) -> list[Member]:
     """All runs, as the arbiter sees them; one that is being made or cleared away is left out."""
     found = []
-    for entry in folder.iterdir():
-        if not entry.is_dir():
-            continue
+    for entry in os.scandir(folder):
         try:
-            gpus = tuple(Run(entry).gpu_indices())
+            if not entry.is_dir():
+                continue
+            status = entry.stat()
+            gpus = _gpus_of(Path(entry.path), status.st_ino, status.st_ctime_ns)
         except (OSError, ValueError):
             continue
-        found.append(Member.of_run(entry.name, entry, gpus))
+        found.append(Member.of_run(entry.name, Path(entry.path), gpus))
     return found
+
+
+@lru_cache(maxsize=256)
+def _gpus_of(folder: Path, inode: int, changed_ns: int) -> tuple[str, ...]:
+    """Read once per run, because the arbiter asks several times a second."""
+    return tuple(Run(folder).gpu_indices())
 
 
 def _is_locked(path: Path) -> bool:

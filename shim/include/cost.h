@@ -27,6 +27,8 @@ enum {
     COST_CHEAP_NS = 200000,        /* below this, two measurements under way are enough */
     COST_STEADY_SAMPLES = 8,       /* before measuring becomes rare */
     COST_SPAN_NS_MAX = 2000000000, /* longer spans are believed no more than this */
+    COST_ERRATIC = 4,              /* so many times longer than others is erratic */
+    COST_ERRATIC_NS = 24000000,    /* erratic launches under way could take so long together */
 };
 
 /* The largest span is remembered for at least so long. */
@@ -57,6 +59,7 @@ struct __attribute__((aligned(128))) cost {
     int64_t older_peak_ns;
     uint64_t peak_since_ns;
     int64_t last_ns;
+    uint32_t erratic_ns; /* the longest span lately, when others were far shorter; else 0 */
     uint32_t spans[COST_SPANS];
 };
 
@@ -84,6 +87,16 @@ void cost_reset(struct cost *cost, uint64_t key, void *meter);
 static inline bool cost_known(const struct cost *cost)
 {
     return __atomic_load_n(&cost->samples, __ATOMIC_RELAXED) != 0;
+}
+
+/*
+ * Whether what is under way may take far longer than it was charged: no estimate is good for a
+ * kernel that takes 20 us or 200 ms at random, and a queue of those could be seconds long.
+ */
+static inline bool cost_is_risky(const struct cost *cost)
+{
+    uint64_t longest_ns = __atomic_load_n(&cost->erratic_ns, __ATOMIC_RELAXED);
+    return longest_ns * __atomic_load_n(&cost->under_way, __ATOMIC_RELAXED) > COST_ERRATIC_NS;
 }
 
 /* One measurement fewer is under way. */

@@ -51,7 +51,7 @@ struct limits_device {
     uint32_t share;          /* guaranteed compute, in hundredths of a percent */
     uint32_t grant;          /* compute allowed until grant_until_ns, in the same unit */
     uint64_t grant_until_ns; /* CLOCK_MONOTONIC, the same in every container of a host */
-    uint64_t contended_ns;   /* when another container was last seen on the device, same clock */
+    uint64_t contended_ns;   /* when others were last seen on the device, same clock; 0: none are */
     struct limits_ratio ratios[LIMITS_RATIOS]; /* as long as the grant holds */
     uint64_t reserved[5];
 };

@@ -41,8 +41,6 @@ struct usage_name {
     uint32_t start_id;     /* 0: unknown */
 };
 
-enum { USAGE_NAMESPACE_MASK = 0x3fff, USAGE_START_MASK = 0xfff };
-
 static inline uint64_t usage_owner(struct usage_name name)
 {
     return usage_encode((uint64_t)(uint32_t)name.pid << 26 | (uint64_t)name.namespace_id << 12 |

@@ -22,6 +22,8 @@ enum {
     USAGE_SLOTS_MAX = 1024,       /* fewer when many devices share the file */
     USAGE_CODE = 65521,           /* a prime: no flip of two bits keeps a word valid */
     USAGE_MEASURES_MAX = 6,
+    USAGE_NAMESPACE_MASK = 0x3fff, /* pid namespaces and start times are told apart by remainders */
+    USAGE_START_MASK = 0xfff,
 };
 
 /* The words that a process has for each device, by kind of file. */

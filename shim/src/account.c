@@ -63,24 +63,17 @@ static void adopt_caps(const struct limits_body *body)
 /* A half-written or damaged update leaves the caps as they are, until something changes again. */
 static bool reload_limits(void)
 {
-    /* Remembered from before reading, so that no change can fall between the two. */
-    const uint64_t *watches[LIMITS_SLOTS];
-    uint64_t seen[LIMITS_SLOTS];
-    for (int slot = 0; slot < LIMITS_SLOTS; slot++) {
-        watches[slot] = limits_watch(files.limits, files.limits_bytes, slot);
-        if (watches[slot] != NULL)
-            seen[slot] = __atomic_load_n(watches[slot], __ATOMIC_ACQUIRE);
-    }
     uint64_t unreadable = private_load(*account.watch);
     struct limits_body body;
-    int slot = limits_read(files.limits, files.limits_bytes, ACCOUNT_MEMORY, &body);
-    if (slot < 0 || watches[slot] == NULL) {
+    struct limits_watch watch;
+    int slot = limits_follow(files.limits, files.limits_bytes, ACCOUNT_MEMORY, &body, &watch);
+    if (slot < 0) {
         private_store(account.watched, unreadable);
         return false;
     }
     adopt_caps(&body);
-    private_store(account.watch, watches[slot]);
-    private_store(account.watched, seen[slot]);
+    private_store(account.watch, watch.word);
+    private_store(account.watched, watch.seen);
     return true;
 }
 

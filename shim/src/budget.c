@@ -16,8 +16,7 @@ enum {
 };
 
 static struct limits_body body;
-static const uint64_t *watch;
-static uint64_t watched;
+static struct limits_watch watch;
 static uint64_t self;
 static uint32_t slot; /* ours, when the owner word says so */
 
@@ -117,17 +116,12 @@ static bool has_slot(void)
 /* A half-written or damaged update leaves the terms as they are. */
 static void reread(void)
 {
-    if (account_compute.limits_lost || (watch != NULL && load(watch) == watched))
+    if (account_compute.limits_lost || limits_unchanged(&watch))
         return;
     struct limits_body fresh;
-    int from =
-        limits_read(account_compute.limits, account_compute.limits_bytes, ACCOUNT_COMPUTE, &fresh);
-    if (from < 0)
-        return;
-    body = fresh;
-    watch = limits_watch(account_compute.limits, account_compute.limits_bytes, from);
-    if (watch != NULL)
-        watched = load(watch);
+    if (limits_follow(account_compute.limits, account_compute.limits_bytes, ACCOUNT_COMPUTE, &fresh,
+                      &watch) >= 0)
+        body = fresh;
 }
 
 bool budget_open(void)
@@ -176,7 +170,7 @@ bool budget_terms(unsigned device, uint64_t now_ns, struct terms *terms)
         .whole = limits->share >= LIMITS_WHOLE,
         .borrowed = rate > limits->share,
         .arbitrated = arbitrated,
-        .contended = arbitrated && limits->contended_ns + RECENT_NS > now_ns,
+        .contended = arbitrated && limits->contended_ns != 0,
         .ratio = arbitrated ? ratio_of(limits) : 1000,
     };
     return true;

@@ -109,6 +109,19 @@ static int64_t low_span(const struct cost *cost)
     return sorted[count / 8];
 }
 
+static void note_erratic(struct cost *cost)
+{
+    uint32_t count = cost->samples < COST_SPANS ? cost->samples : COST_SPANS;
+    uint32_t shortest = UINT32_MAX;
+    uint32_t longest = 0;
+    for (uint32_t i = 0; i < count; i++) {
+        shortest = cost->spans[i] < shortest ? cost->spans[i] : shortest;
+        longest = cost->spans[i] > longest ? cost->spans[i] : longest;
+    }
+    bool is_erratic = longest / COST_ERRATIC > shortest;
+    __atomic_store_n(&cost->erratic_ns, is_erratic ? longest : 0, __ATOMIC_RELAXED);
+}
+
 static int64_t learn_alone(struct cost *cost, const struct cost_window *window, int64_t span_ns)
 {
     bool steady = is_near(span_ns, cost->last_ns);
@@ -177,6 +190,7 @@ int64_t cost_learn(struct cost *cost, const struct cost_window *window, int64_t 
         cost->waited = 0;
         cost->spans[cost->samples % COST_SPANS] = (uint32_t)span_ns;
         __atomic_store_n(&cost->samples, cost->samples + 1, __ATOMIC_RELAXED);
+        note_erratic(cost);
         if (quality == SPAN_ALONE) {
             correction_ns = learn_alone(cost, window, span_ns);
             believed_ns = span_ns;

@@ -188,13 +188,22 @@ int limits_read(const void *image, size_t bytes, uint32_t kind, struct limits_bo
     return LIMITS_DAMAGED;
 }
 
-const uint64_t *limits_watch(const void *image, size_t bytes, int slot)
+int limits_follow(const void *image, size_t bytes, uint32_t kind, struct limits_body *body,
+                  struct limits_watch *watch)
 {
+    *watch = (struct limits_watch){.word = NULL};
     struct limits_header header;
-    if (read_header(image, bytes, &header) != 0)
-        return NULL;
+    int fault = read_header(image, bytes, &header);
+    if (fault != 0)
+        return fault;
     /* The next update goes into the older slot, and begins by clearing its sequence. */
-    return slot_words(&header, image, !slot);
+    uint64_t seen[LIMITS_SLOTS];
+    for (int slot = 0; slot < LIMITS_SLOTS; slot++)
+        seen[slot] = load(slot_words(&header, image, slot));
+    int newest = limits_read(image, bytes, kind, body);
+    if (newest >= 0)
+        *watch = (struct limits_watch){slot_words(&header, image, !newest), seen[!newest]};
+    return newest;
 }
 
 /* --- publishing ---------------------------------------------------------------------------- */

@@ -50,6 +50,7 @@ struct meter {
     uint32_t turns_over;   /* ... and how many of them have launched */
     bool open;             /* the device has an account; set once */
     bool shared;           /* others, of whatever container, use the device as well */
+    bool unbounded;        /* the whole device is guaranteed: any queue will do */
     bool measure;          /* the next launch shall be measured */
     bool several_streams;  /* charge the union of what overlaps */
     uint32_t unknown;      /* measured launches of unknown cost that are not in yet */

@@ -7,8 +7,6 @@
 
 #include "monotonic.h"
 
-enum { LATE_NS = 5000 };
-
 struct probe_pool {
     const struct meter *meter; /* of its device */
     CUcontext context;         /* NULL: the pool is free */
@@ -106,39 +104,49 @@ struct probe *probe_begin(struct meter *meter, CUstream stream, bool per_thread)
         probe_drop(probe);
         return NULL;
     }
-    probe->launched_ns = monotonic_ns();
+    uint64_t before_ns = monotonic_ns();
     if (mark(probe, probe->start) != CUDA_SUCCESS) {
         probe_drop(probe);
         return NULL;
     }
+    probe->marked_ns = before_ns + (monotonic_ns() - before_ns) / 2;
     /*
      * A mark that has been reached at once stands on a stream with nothing to do: the time until
      * the launch comes would be measured, too.
      */
     probe->waited = real.cuEventQuery(probe->start) == CUDA_SUCCESS;
-    probe->idle_ns = probe->waited ? (int64_t)(monotonic_ns() - probe->launched_ns) : 0;
     return probe;
 }
 
-/*
- * On a stream with nothing else to do, a kernel may end before the second mark is set, and what
- * kept us from setting it would be measured instead. Such a span is an upper bound: good enough
- * when it is short, or when nothing better is known.
- */
-static bool is_late(const struct probe *probe)
+void probe_launching(struct probe *probe)
 {
-    if (!probe->waited || probe->was_unknown || real.cuEventQuery(probe->end) != CUDA_SUCCESS)
-        return false;
-    return (int64_t)(monotonic_ns() - probe->launched_ns) - probe->idle_ns > LATE_NS;
+    probe->launched_ns = monotonic_ns();
+    probe->idle_ns = probe->waited ? (int64_t)(probe->launched_ns - probe->marked_ns) : 0;
+}
+
+/*
+ * Whether what kept us, and not the kernel, may have been measured. On a stream with nothing else
+ * to do, a kernel may end before its end is marked; on another one, what was there may end before
+ * the launch comes. Such a span is an upper bound.
+ */
+static bool is_late(const struct probe *probe, uint64_t called_ns)
+{
+    if (probe->waited)
+        return real.cuEventQuery(probe->end) == CUDA_SUCCESS &&
+               monotonic_ns() - probe->launched_ns > PROBE_LATE_NS;
+    return called_ns - probe->marked_ns > PROBE_LATE_NS &&
+           real.cuEventQuery(probe->start) == CUDA_SUCCESS;
 }
 
 bool probe_end(struct probe *probe)
 {
+    uint64_t called_ns = monotonic_ns();
     if (mark(probe, probe->end) != CUDA_SUCCESS) {
         probe_drop(probe);
         return false;
     }
-    probe->late = is_late(probe);
+    probe->call_ns = probe->waited ? (int64_t)(called_ns - probe->launched_ns) : 0;
+    probe->late = is_late(probe, called_ns);
     __atomic_fetch_or(&probe->pool->under_way, bit_of(probe), __ATOMIC_RELEASE);
     return true;
 }

@@ -14,7 +14,8 @@
 
 enum {
     PROBE_POOLS = 16,
-    PROBES = 64, /* per pool: as many bits as the word that says which are free */
+    PROBES = 64,          /* per pool: as many bits as the word that says which are free */
+    PROBE_LATE_NS = 5000, /* more than setting a mark or launching a kernel takes */
 };
 
 struct probe_pool;
@@ -30,10 +31,12 @@ struct probe {
     struct tail *tail;    /* of its stream; NULL: the only one */
     int64_t end_ns;       /* where its stream ends with it, on the device's clock */
     int64_t charged_ns;   /* the meter's account with it */
-    uint64_t launched_ns; /* CLOCK_MONOTONIC */
-    int64_t idle_ns;      /* between its two first marks, on a stream that had nothing to do */
+    uint64_t marked_ns;   /* when its beginning was marked, CLOCK_MONOTONIC ... */
+    uint64_t launched_ns; /* ... and when the driver was called */
+    int64_t idle_ns;      /* between these two, on a stream that had nothing to do */
+    int64_t call_ns;      /* for how long the driver was called, on such a stream */
     bool waited;          /* the stream had nothing to do */
-    bool late;            /* it may have ended before its end was marked */
+    bool late;            /* we were late with one of the marks or the launch between them */
     bool was_unknown;
     bool per_thread; /* a null stream means the thread's own */
     CUstream stream;
@@ -44,6 +47,9 @@ struct probe {
  * free, or the stream cannot be marked now.
  */
 struct probe *probe_begin(struct meter *meter, CUstream stream, bool per_thread);
+
+/* The driver is called now. */
+void probe_launching(struct probe *probe);
 
 /* Marks the end. Says whether the probe is under way; if not, it is free again. */
 bool probe_end(struct probe *probe);

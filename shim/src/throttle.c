@@ -69,9 +69,11 @@ static struct meter *meter_of(const struct launch *launch)
 
 /* --- waiting ------------------------------------------------------------------------------- */
 
-static bool may_launch(const struct meter *meter, bool known)
+static bool may_launch(const struct meter *meter, const struct cost *cost)
 {
-    if (!known && __atomic_load_n(&meter->unknown, __ATOMIC_RELAXED) >= UNKNOWN_MAX)
+    if (!cost_known(cost) && __atomic_load_n(&meter->unknown, __ATOMIC_RELAXED) >= UNKNOWN_MAX)
+        return false;
+    if (cost_is_risky(cost) && !__atomic_load_n(&meter->unbounded, __ATOMIC_RELAXED))
         return false;
     return __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED) >
            __atomic_load_n(&meter->floor_ns, __ATOMIC_RELAXED);
@@ -83,8 +85,7 @@ static bool may_launch(const struct meter *meter, bool known)
  */
 static bool await_budget(struct meter *meter, const struct cost *cost)
 {
-    if (__atomic_load_n(&meter->waiters, __ATOMIC_SEQ_CST) == 0 &&
-        may_launch(meter, cost_known(cost)))
+    if (__atomic_load_n(&meter->waiters, __ATOMIC_SEQ_CST) == 0 && may_launch(meter, cost))
         return false;
     uint64_t since = monotonic_ns();
     __atomic_fetch_add(&meter->waiters, 1, __ATOMIC_SEQ_CST);
@@ -95,7 +96,7 @@ static bool await_budget(struct meter *meter, const struct cost *cost)
         bool is_next = __atomic_load_n(&meter->turns_over, __ATOMIC_SEQ_CST) == turn;
         /* Who is next fills the meter itself: no need to wait for the ticker's time slice. */
         uint64_t pause_ns = is_next ? tick_fill(meter) : LOOK_AGAIN_NS;
-        if (is_next && may_launch(meter, cost_known(cost)))
+        if (is_next && may_launch(meter, cost))
             break;
         const struct timespec patience = {.tv_nsec = (long)pause_ns};
         syscall(SYS_futex, &meter->gate, FUTEX_WAIT_PRIVATE, gate, &patience, NULL, 0);
@@ -120,8 +121,8 @@ static int64_t device_clock(const struct meter *meter)
     return (int64_t)monotonic_ns() - __atomic_load_n(&meter->lag_ns, __ATOMIC_RELAXED);
 }
 
-/* Charges the launch; answers its stream's place when there are several streams, else NULL. */
-static struct tail *charge(struct meter *meter, const struct launch *launch, int64_t cost_ns)
+/* The launch's stream when there are several, else NULL. */
+static struct tail *tail_of(struct meter *meter, const struct launch *launch)
 {
     uintptr_t identity = throttle_stream(launch);
     uintptr_t last = __atomic_exchange_n(&meter->last_stream, identity, __ATOMIC_RELAXED);
@@ -131,13 +132,18 @@ static struct tail *charge(struct meter *meter, const struct launch *launch, int
         meter->several_streams = true;
     }
     struct tail *tail = stream_tail(meter, identity, launch->stream);
-    if (!meter->several_streams) {
-        __atomic_fetch_sub(&meter->balance_ns, cost_ns, __ATOMIC_RELAXED);
-        return NULL;
-    }
-    int64_t grown = stream_queue(meter, tail, cost_ns, device_clock(meter));
-    __atomic_fetch_sub(&meter->balance_ns, grown, __ATOMIC_RELAXED);
-    return tail;
+    return meter->several_streams ? tail : NULL;
+}
+
+/*
+ * Gives back what overlaps with other streams. At the last moment before the driver is called: who
+ * passes a turn wakes another thread and may have to wait for a processor itself, and work that is
+ * launched one after the other does not overlap.
+ */
+static void give_back_overlap(struct meter *meter, struct tail *tail, int64_t charged_ns)
+{
+    int64_t grown = stream_queue(meter, tail, charged_ns, device_clock(meter));
+    __atomic_fetch_add(&meter->balance_ns, charged_ns - grown, __ATOMIC_RELAXED);
 }
 
 /* Lets the following launches on the same stream take the short way. */
@@ -168,6 +174,33 @@ static bool is_put_off(struct meter *meter, struct cost *cost, const struct prob
     return true;
 }
 
+/* Measures the launch if it is time to; NULL: not this one. */
+static struct probe *begin_measuring(struct meter *meter, struct cost *cost,
+                                     const struct launch *launch)
+{
+    bool known = cost_known(cost);
+    bool due = __atomic_exchange_n(&meter->measure, false, __ATOMIC_RELAXED);
+    bool counted_down = __atomic_load_n(&cost->countdown, __ATOMIC_RELAXED) < 0;
+    if ((!due && known && !counted_down) || cost_postpone(cost))
+        return NULL;
+    struct probe *probe = probe_begin(meter, launch->stream, launch->per_thread);
+    if (probe == NULL)
+        return NULL;
+    if (is_put_off(meter, cost, probe)) {
+        probe_drop(probe);
+        return NULL;
+    }
+    probe->cost = cost;
+    probe->key = launch->key;
+    probe->window = cost_close(cost);
+    probe->charged_ns = meter_charged(meter);
+    probe->was_unknown = !known;
+    __atomic_fetch_add(&cost->under_way, 1, __ATOMIC_RELAXED);
+    if (!known)
+        __atomic_fetch_add(&meter->unknown, 1, __ATOMIC_RELAXED);
+    return probe;
+}
+
 struct probe *throttle_admit(const struct launch *launch)
 {
     if (!ticker_started() || is_captured(launch))
@@ -181,34 +214,23 @@ struct probe *throttle_admit(const struct launch *launch)
         cost_reset(cost, launch->key, meter);
     }
     bool has_turn = await_budget(meter, cost);
-    bool known = cost_known(cost);
-    bool due = __atomic_exchange_n(&meter->measure, false, __ATOMIC_RELAXED);
-    int32_t countdown = __atomic_sub_fetch(&cost->countdown, 1, __ATOMIC_RELAXED);
-    struct tail *tail = charge(meter, launch, cost->estimate_ns);
+    int64_t charged_ns = __atomic_load_n(&cost->estimate_ns, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&cost->countdown, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_sub(&meter->balance_ns, charged_ns, __ATOMIC_RELAXED);
     __atomic_fetch_add(&meter->launches, 1, __ATOMIC_SEQ_CST);
+    struct tail *tail = tail_of(meter, launch);
     ticker_notice();
     if (has_turn)
         pass_turn(meter);
     shorten(meter, launch);
-    if ((!due && known && countdown >= 0) || cost_postpone(cost))
-        return NULL;
-    struct probe *probe = probe_begin(meter, launch->stream, launch->per_thread);
-    if (probe == NULL)
-        return NULL;
-    if (is_put_off(meter, cost, probe)) {
-        probe_drop(probe);
-        return NULL;
+    struct probe *probe = begin_measuring(meter, cost, launch);
+    if (tail != NULL)
+        give_back_overlap(meter, tail, charged_ns);
+    if (probe != NULL) {
+        probe->tail = tail;
+        probe->end_ns = tail == NULL ? 0 : __atomic_load_n(&tail->end_ns, __ATOMIC_RELAXED);
+        probe_launching(probe);
     }
-    probe->cost = cost;
-    probe->key = launch->key;
-    probe->window = cost_close(cost);
-    probe->tail = tail;
-    probe->end_ns = tail == NULL ? 0 : __atomic_load_n(&tail->end_ns, __ATOMIC_RELAXED);
-    probe->charged_ns = meter_charged(meter);
-    probe->was_unknown = !known;
-    __atomic_fetch_add(&cost->under_way, 1, __ATOMIC_RELAXED);
-    if (!known)
-        __atomic_fetch_add(&meter->unknown, 1, __ATOMIC_RELAXED);
     return probe;
 }
 

@@ -27,16 +27,17 @@ enum {
     BURST_NS = 20000000,      /* saved up at most while nothing is wanted ... */
     CREDIT_NS = 40000000, /* ... and while the GPU or we keep the process waiting, plus a kernel */
     FREE_NS = 200000000,  /* what one may launch between two ticks who may have everything */
-    LONGEST_NS = 200000000, /* ... of this length at most */
-    DEBT_NS = 2000000000,   /* deeper debts are forgiven */
-    QUEUE_NS = 24000000,    /* unfinished work behind what runs */
-    IDLE_NS_MAX = 50000,    /* a span with a longer gap before the launch says nothing */
-    SEVERAL_TICKS = 250,    /* streams unused for so many ticks are forgotten */
+    LONGEST_NS = 200000000,   /* ... of this length at most */
+    DEBT_NS = 2000000000,     /* deeper debts are forgiven */
+    QUEUE_NS = 24000000,      /* unfinished work behind what runs ... */
+    LENT_QUEUE_NS = 16000000, /* ... on time that a lender may want back */
+    IDLE_NS_MAX = 50000,      /* a span with a longer gap before the launch says nothing */
+    SEVERAL_TICKS = 250,      /* streams unused for so many ticks are forgotten */
 };
 
 /* What the probes of a meter say, collected during one tick. */
 static struct {
-    uint64_t oldest_ns; /* launch of the oldest unfinished one; UINT64_MAX: none is */
+    uint64_t oldest_ns; /* mark before the oldest unfinished one; UINT64_MAX: none is */
     int64_t oldest_charged_ns;
     int64_t held_ns; /* the device's clock cannot be past this */
     bool any;        /* something is unfinished */
@@ -58,20 +59,39 @@ static void note_unfinished(struct probe *probe)
 {
     unsigned i = number_of(probe->meter);
     pending[i].any = true;
-    if (probe->launched_ns < pending[i].oldest_ns) {
-        pending[i].oldest_ns = probe->launched_ns;
+    if (probe->marked_ns < pending[i].oldest_ns) {
+        pending[i].oldest_ns = probe->marked_ns;
         pending[i].oldest_charged_ns = probe->charged_ns;
     }
     if (probe->tail != NULL && probe->end_ns < pending[i].held_ns)
         pending[i].held_ns = probe->end_ns;
 }
 
-static enum span_quality quality_of(const struct probe *probe)
+/* Whether the launch itself took so long that it is a good part of the span. */
+static bool is_interrupted(const struct probe *probe, int64_t span_ns)
+{
+    return probe->call_ns > PROBE_LATE_NS && probe->call_ns > span_ns / 8;
+}
+
+static enum span_quality quality_of(const struct probe *probe, int64_t span_ns)
 {
     bool shared = probe->meter->shared;
-    if (probe->late || (shared && probe->waited))
+    if (probe->late || (shared && probe->waited) || is_interrupted(probe, span_ns))
         return SPAN_WAITED;
     return shared ? SPAN_CONTENDED : SPAN_ALONE;
+}
+
+/*
+ * Spans that say little about the kernel. The first launches of a kernel often do, because drivers
+ * load code late; when all of them do, an upper bound is better than nothing.
+ */
+static bool is_useless(const struct probe *probe, struct cost *cost, int64_t span_ns)
+{
+    enum { PUT_OFF_MAX = 8 };
+    if (cost_known(cost))
+        return probe->idle_ns > IDLE_NS_MAX;
+    bool doubtful = probe->late || is_interrupted(probe, span_ns - probe->idle_ns);
+    return doubtful && ++cost->deferred <= PUT_OFF_MAX;
 }
 
 static void take_span(struct probe *probe, int64_t span_ns)
@@ -81,17 +101,16 @@ static void take_span(struct probe *probe, int64_t span_ns)
     cost_arrived(cost);
     if (probe->was_unknown)
         __atomic_fetch_sub(&meter->unknown, 1, __ATOMIC_RELAXED);
-    bool usable = span_ns >= 0 && __atomic_load_n(&cost->key, __ATOMIC_ACQUIRE) == probe->key;
-    if (usable && probe->idle_ns > IDLE_NS_MAX && cost_known(cost))
-        usable = false; /* we were interrupted between the mark and the launch */
-    if (!usable)
+    if (span_ns < 0 || __atomic_load_n(&cost->key, __ATOMIC_ACQUIRE) != probe->key ||
+        is_useless(probe, cost, span_ns))
         return;
     meter->longest_ns -= meter->longest_ns / 64;
     if (cost->estimate_ns > meter->longest_ns)
         meter->longest_ns = cost->estimate_ns < LONGEST_NS ? cost->estimate_ns : LONGEST_NS;
     meter->occupied_ns += (uint64_t)span_ns * (uint64_t)probe->window.launches;
+    span_ns -= probe->idle_ns;
     int64_t correction_ns =
-        cost_learn(cost, &probe->window, span_ns - probe->idle_ns, quality_of(probe), tick_now_ns);
+        cost_learn(cost, &probe->window, span_ns, quality_of(probe, span_ns), tick_now_ns);
     if (probe->tail != NULL && meter->several_streams)
         correction_ns =
             stream_correct(meter, probe->tail, correction_ns, (int64_t)tick_now_ns - meter->lag_ns);
@@ -153,13 +172,14 @@ static void bound_queue(struct meter *meter)
     unsigned i = number_of(meter);
     int64_t queued = pending[i].any ? meter_charged(meter) - pending[i].oldest_charged_ns : 0;
     __atomic_store_n(&meter->queued_ns, queued > 0 ? queued : 0, __ATOMIC_RELAXED);
-    bool full = queued > QUEUE_NS && !terms[i].whole;
+    int64_t bound = terms[i].borrowed ? LENT_QUEUE_NS : QUEUE_NS;
+    bool full = queued > bound && !terms[i].whole;
     __atomic_store_n(&meter->floor_ns, full ? FLOOR_CLOSED : 0, __ATOMIC_RELAXED);
     /* Between two ticks a borrower may not launch more than the bound either. */
     if (terms[i].borrowed && !full) {
         int64_t balance = __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED);
-        if (balance > QUEUE_NS - queued)
-            meter_credit(meter, QUEUE_NS - queued - balance);
+        if (balance > bound - queued)
+            meter_credit(meter, bound - queued - balance);
     }
 }
 
@@ -247,6 +267,7 @@ static void read_terms(uint64_t now_ns)
     for (unsigned i = 0; i < METERS; i++) {
         if (!meters[i].open || !budget_terms(i, now_ns, &terms[i]))
             continue;
+        __atomic_store_n(&meters[i].unbounded, terms[i].whole, __ATOMIC_RELAXED);
         __atomic_store_n(&meters[i].shared, terms[i].contended || budget_siblings(i, now_ns),
                          __ATOMIC_RELAXED);
     }

@@ -47,7 +47,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
     uint8_t *image = malloc(bytes + 1);
     memcpy(image, data, bytes);
     struct limits_body body;
-    int slot = limits_read(image, bytes, ACCOUNT_MEMORY, &body);
+    struct limits_watch watch;
+    int slot = limits_follow(image, bytes, ACCOUNT_MEMORY, &body, &watch);
     if (slot >= 0) {
         if (body.head.device_count == 0 || body.head.device_count > LIMITS_DEVICES)
             abort();
@@ -55,7 +56,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t bytes)
             if (body.devices[i].limit_bytes > LIMITS_CAP_MAX &&
                 body.devices[i].limit_bytes != UINT64_MAX)
                 abort();
-        if (limits_watch(image, bytes, slot) == NULL)
+        if (!limits_unchanged(&watch))
             abort();
     } else if (limits_fault_text(slot) == NULL) {
         abort();

@@ -15,7 +15,6 @@ from bench.containers import Running
 from bench.throttle import Bench
 from bench.truth import Trace, record
 from shim import limits, usage
-from shim.arbiter import TICK_S, Arbiter
 from shim.limits import DeviceLimits, Kind, Limits, Policy
 
 pytestmark = pytest.mark.serial
@@ -129,26 +128,3 @@ def test_launches_and_time_are_counted(bench: Bench) -> None:
     assert 0.9 * launched < device.launches <= launched
     assert 0.8 * used_ns < device.busy_ns < 1.3 * used_ns + 50e6
     assert device.throttled_ns > 1e9
-
-
-def test_the_arbiter_costs_next_to_nothing(tmp_path: Path) -> None:
-    """64 containers on 8 GPUs; the promise is 1 percent of a core, this only catches a blunder."""
-    arbiter = Arbiter()
-    gpus = [f"GPU-00000000-0000-0000-0000-00000000000{number}" for number in range(8)]
-    for number in range(64):
-        folder = tmp_path / f"run{number}" / "compute"
-        folder.mkdir(parents=True)
-        gpu = gpus[number % 8]
-        limits.create(
-            folder / "limits",
-            Kind.COMPUTE,
-            Limits((DeviceLimits(gpu, None, 1000),), Policy.BURST),
-        )
-        usage.create(folder / "usage", Kind.COMPUTE, 1)
-        arbiter.seat(str(number), folder / "limits", folder / "usage", (gpu,))
-    before = time.process_time()
-    for _ in range(100):
-        arbiter.tick(time.monotonic_ns())
-    per_second = (time.process_time() - before) / 100 / TICK_S
-    arbiter.close()
-    assert per_second < 0.1

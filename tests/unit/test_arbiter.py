@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from shim.arbiter import Claim, Ratio, decide
+from shim.arbiter import Claim, decide
 from shim.limits import WHOLE, Policy
 
 
@@ -74,17 +74,3 @@ def test_best_effort_has_only_what_borrowers_leave() -> None:
     assert (burst, leftover) == (WHOLE - 100, 100)
     fixed, leftover = decide([busy(2000, Policy.FIXED), busy(100, Policy.BEST_EFFORT)])
     assert (fixed, leftover) == (2000, WHOLE - 2000)
-
-
-def test_a_ratio_follows_what_nvml_saw() -> None:
-    ratio = Ratio(charged_ns=0)
-    assert ratio.thousandths == 1000
-    for window in range(1, 40):
-        ratio.note(window * 80_000_000, 40_000_000, 1 / 6)
-    assert 480 <= ratio.thousandths <= 520
-
-
-def test_a_ratio_without_usage_says_nothing() -> None:
-    ratio = Ratio(charged_ns=0)
-    ratio.note(1_000_000, 0.0, 1 / 6)
-    assert ratio.thousandths == 1000

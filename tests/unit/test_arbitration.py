@@ -1,5 +1,9 @@
 """Who arbitrates: one leads, the others stand by and take over."""
 
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -45,6 +49,37 @@ def test_another_takes_over_when_the_leader_ends(tmp_path: Path, member: Member)
     left_ns = deadline_of(member)
     await_that(lambda: deadline_of(member) > left_ns)
     second.stop()
+
+
+LEADER = """
+import sys, time
+from pathlib import Path
+from aliquot.arbitration import Arbitration, Member
+lock, folder, gpu = sys.argv[1:]
+Arbitration(Path(lock), lambda: [Member.of_run("run", Path(folder), (gpu,))]).start()
+time.sleep(600)
+"""
+
+
+def test_a_stopped_leader_is_followed_by_another(tmp_path: Path, member: Member) -> None:
+    lock = tmp_path / "lock"
+    leader = subprocess.Popen([sys.executable, "-c", LEADER, lock, tmp_path / "run", GPU])
+    try:
+        await_that(lambda: deadline_of(member) > time.monotonic_ns())
+        leader.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, leader.pid, os.WSTOPPED | os.WNOWAIT)
+        left_ns = deadline_of(member)
+        other = Arbitration(lock, lambda: [member])
+        other.start()
+        await_that(lambda: deadline_of(member) > left_ns)
+        # Going on, the old leader stands by.
+        leader.send_signal(signal.SIGCONT)
+        other.stop()
+        left_ns = deadline_of(member)
+        await_that(lambda: deadline_of(member) > left_ns)
+    finally:
+        leader.kill()
+        leader.wait()
 
 
 def test_containers_come_and_go(tmp_path: Path, member: Member) -> None:

@@ -1,0 +1,103 @@
+"""GPU time per process as NVML samples it; silent where NVML has no such thing."""
+
+import logging
+import time
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from shim.usage import Identity, identity_of
+
+__all__ = ["Utilization"]
+
+WINDOW_S = 1 / 6
+"""NVML's sampling window."""
+
+WINDOWS = 3
+"""Windows per question: the answer is a mean over all that are new."""
+
+RETRY_S = 30.0
+"""How often NVML is looked for where there is none."""
+
+_log = logging.getLogger(__name__)
+
+
+class Utilization:
+    """Asks NVML about each GPU now and then, just after a window has ended."""
+
+    def __init__(self) -> None:
+        self._nvml: Any = None
+        self._open_at_s = 0.0
+        self._handles: dict[str, Any] = {}
+        self._seen_us: dict[str, int] = {}
+        self._due_s: dict[str, float] = {}
+        self._next_s = 0.0
+        self._identities: dict[int, Identity | None] = {}
+
+    def due_in_s(self) -> float:
+        """When to ask for news again: charges are compared with what NVML saw of the same time."""
+        return max(0.0, self._next_s - time.time())
+
+    def news(self, gpus: Collection[str]) -> Iterator[tuple[str, dict[Identity, float], float]]:
+        """What is new of these GPUs, see `poll`; next to free when it is too soon for anything."""
+        if time.time() < self._next_s:
+            return
+        for gpu in gpus:
+            if (polled := self.poll(gpu)) is not None:
+                yield gpu, *polled
+        self._next_s = min((self._due_s[gpu] for gpu in gpus), default=time.time() + WINDOW_S)
+
+    def poll(self, gpu: str) -> tuple[dict[Identity, float], float] | None:
+        """What each process used, in nanoseconds, over how many seconds; None: nothing is new."""
+        now_s = time.time()
+        if now_s < self._due_s.get(gpu, 0.0):
+            return None
+        self._due_s[gpu] = now_s + WINDOW_S / 4
+        nvml = self._open(now_s)
+        if nvml is None:
+            return None
+        try:
+            handle = self._handles.get(gpu) or nvml.nvmlDeviceGetHandleByUUID(gpu)
+            self._handles[gpu] = handle
+            since_us = self._seen_us.get(gpu, 0)
+            samples = nvml.nvmlDeviceGetProcessUtilization(handle, since_us)
+        except Exception as error:  # NVML fails in many ways, and the shares hold without it
+            _log.debug("no utilisation of %s: %s", gpu, error)
+            self._due_s[gpu] = now_s + WINDOW_S
+            return None
+        if not samples:
+            return None
+        newest_us = max(sample.timeStamp for sample in samples)
+        self._seen_us[gpu] = newest_us
+        due_s = newest_us / 1e6 + WINDOWS * WINDOW_S + 0.004  # just after a window has ended
+        self._due_s[gpu] = min(due_s, now_s + 2 * WINDOWS * WINDOW_S)
+        span_s = (newest_us - since_us) / 1e6
+        if since_us == 0 or not 0 < span_s < 5:
+            return None
+        used_ns = {sample.pid: sample.smUtil * 1e7 * span_s for sample in samples}
+        return self._identified(used_ns), span_s
+
+    def _identified(self, used_ns: dict[int, float]) -> dict[Identity, float]:
+        """NVML knows host pids, usage files the container's own."""
+        found = {}
+        for pid, used in used_ns.items():
+            if used == 0.0:
+                self._identities.pop(pid, None)  # idle or gone: the pid may become another's
+                continue
+            if pid not in self._identities:
+                self._identities[pid] = identity_of(pid)
+            if (identity := self._identities[pid]) is not None:
+                found[identity] = used
+        return found
+
+    def _open(self, now_s: float) -> Any:
+        """NVML, or None where there is none; whether there is one by now is asked rarely."""
+        if self._nvml is None and now_s >= self._open_at_s:
+            self._open_at_s = now_s + RETRY_S
+            try:
+                import pynvml
+
+                pynvml.nvmlInit()
+                self._nvml = pynvml
+            except Exception as error:
+                _log.debug("no NVML: %s", error)
+        return self._nvml
