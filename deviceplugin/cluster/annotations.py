@@ -26,6 +26,18 @@ class _State:
     wanted: dict[str, str | None] = field(default_factory=dict)
     written: dict[str, str | None] = field(default_factory=dict)
     version: int = 0
+    """Of the object, after what was written."""
+    missing_at: int = 0
+    """The latest version in which it was seen to lack what is wanted."""
+
+    def differing(self) -> dict[str, str | None]:
+        if self.missing_at > self.version:
+            return dict(self.wanted)
+        return {
+            name: text
+            for name, text in self.wanted.items()
+            if name not in self.written or self.written[name] != text
+        }
 
 
 class AnnotationWriter:
@@ -44,15 +56,15 @@ class AnnotationWriter:
         unless the object was seen without it in a later version, `seen_version`."""
         with self._guard:
             state = self._states.setdefault(target, _State())
-            was_lost = _number(seen_version) > state.version > 0
-            if was_lost:
-                state.written = {}
-            is_news = was_lost or state.wanted != state.wanted | dict(annotations)
+            # Also while an older write is still on its way, whose answer says which came first.
+            state.missing_at = max(state.missing_at, _number(seen_version))
+            is_news = state.wanted != state.wanted | dict(annotations)
+            was_lost = state.missing_at > state.version > 0
             state.wanted |= annotations
-            if not _differing(state):
+            if not state.differing():
                 return False
         self._errands.submit(target, lambda: self._write(target))
-        return is_news
+        return is_news or was_lost
 
     def forget(self, target: Target) -> None:
         """The object is gone."""
@@ -63,7 +75,7 @@ class AnnotationWriter:
     def _write(self, target: Target) -> None:
         with self._guard:
             state = self._states.get(target)
-            changes = _differing(state) if state is not None else {}
+            changes = state.differing() if state is not None else {}
         if state is None or not changes:
             return
         metadata: dict[str, object] = {"annotations": changes}
@@ -79,14 +91,6 @@ class AnnotationWriter:
         with self._guard:
             state.written |= changes
             state.version = _number(stored.resource_version)
-
-
-def _differing(state: _State) -> dict[str, str | None]:
-    return {
-        name: text
-        for name, text in state.wanted.items()
-        if name not in state.written or state.written[name] != text
-    }
 
 
 def _number(version: str) -> int:
