@@ -25,8 +25,9 @@ class Command(Protocol):
 COMMANDS = {
     "run": "aliquot.run.run",
     "ps": "aliquot.run.ps",
-    "resize": "aliquot.run.resize",
+    "resize": "aliquot.resize",
     "plugin": "deviceplugin.command",
+    "extender": "scheduler_ext.command",
     "sim": "simgpu.command",
     "doctor": "aliquot.doctor.command",
     "version": "aliquot.version",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from aliquot.protocol.request import WHOLE_PERCENT
 from deviceplugin import ids
-from deviceplugin.errors import Refusal
+from deviceplugin.errors import Conflict, Refusal
 from deviceplugin.identity import Admitted
 from deviceplugin.ledger import Allocation, Ledger, Owner, allocation_name
 from deviceplugin.supply import Supply
@@ -108,7 +108,7 @@ def _ended(wanted: frozenset[str], ledger: Ledger, answered: Answered | None) ->
             if holder.name in gone:
                 ended[holder.name] = holder
             elif each not in re_used or each in holder.extra or not _passes_on(holder):
-                raise Refusal(
+                raise Conflict(
                     f"{each} is held by {holder.holder()}; the kubelet has handed it out twice. "
                     "Create the pod anew; its controller does so by itself"
                 )

@@ -1,10 +1,14 @@
 """How the agent says no; every text tells what was asked, what there is and what to do."""
 
-__all__ = ["Refusal", "Retry", "StartRefused"]
+__all__ = ["Conflict", "Refusal", "Retry", "StartRefused"]
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not a fault
     """What was asked cannot be given; from an RPC, the pod is rejected for good with this text."""
+
+
+class Conflict(Refusal):
+    """The kubelet has handed out what a living container holds."""
 
 
 class Retry(Exception):  # noqa: N818 - an answer, not a fault

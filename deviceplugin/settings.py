@@ -33,6 +33,9 @@ class Settings:
     compute_percent: int
     default_policy: str
     gpu_access: str
+    host_dir: Path
+    sim_libraries: Path | None
+    sim_state: Path | None
     usage_store: str
     shim_off_namespaces: tuple[str, ...]
     breach: str
@@ -44,6 +47,10 @@ class Settings:
 
 def _name(text: str) -> str:
     return text or socket.gethostname()
+
+
+def _path(text: str) -> Path | None:
+    return Path(text).absolute() if text else None
 
 
 def _size(text: str) -> int:
@@ -172,6 +179,23 @@ ROWS = (
         "auto",
         _one_of("auto", "cdi", "runtime", "nodes", "simulated"),
         "how containers reach a GPU: auto, cdi, runtime (NVIDIA's), nodes (of /dev), simulated",
+    ),
+    _Row("host_dir", "host-dir", "DIR", "/", Path, "where we see the host's own files"),
+    _Row(
+        "sim_libraries",
+        "sim-libraries",
+        "DIR",
+        "",
+        _path,
+        "the driver of simulated GPUs, for gpu-access simulated",
+    ),
+    _Row(
+        "sim_state",
+        "sim-state",
+        "FILE",
+        "",
+        _path,
+        "the state of simulated GPUs, alone in its folder, for gpu-access simulated",
     ),
     _Row(
         "usage_store",

@@ -5,12 +5,9 @@ from collections.abc import Mapping
 
 from deviceplugin.kubelet.proto import device_plugin_pb2 as api
 
-__all__ = ["HEALTHY", "MESSAGE_BYTES_MOST", "UNHEALTHY", "Advertisement"]
+__all__ = ["HEALTHY", "UNHEALTHY", "Advertisement"]
 
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
-
-MESSAGE_BYTES_MOST = 3 << 20
-"""The kubelet takes 4 MiB; past that a resource silently shows 0."""
 
 
 class Advertisement:

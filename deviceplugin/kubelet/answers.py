@@ -3,6 +3,8 @@
 from collections.abc import Callable, Sequence
 
 from deviceplugin.allocator import Allocator, Listing, PodSource
+from deviceplugin.counts import Counts
+from deviceplugin.errors import Conflict, Refusal
 from deviceplugin.grant import Grant
 from deviceplugin.kubelet.proto import device_plugin_pb2 as api
 from deviceplugin.sources import Holder
@@ -19,13 +21,18 @@ class Answers:
         list_now: Listing,
         list_when_quiet: Listing,
         read_checkpoint: Callable[[], list[Holder] | None],
+        counts: Counts,
+        on_start: Callable[[], None],
     ) -> None:
+        """`on_start` is called when a container may start."""
         self._resource = resource
         self._allocator = allocator
         self._pods = pods
         self._list_now = list_now
         self._list_when_quiet = list_when_quiet
         self._read_checkpoint = read_checkpoint
+        self._counts = counts
+        self._on_start = on_start
 
     def prefer(
         self, available: Sequence[str], must_include: Sequence[str], size: int
@@ -35,13 +42,25 @@ class Answers:
         )
 
     def allocate(self, ids: Sequence[str]) -> api.ContainerAllocateResponse:
-        return _response(self._allocator.allocate(self._resource, ids))
+        result = "failed"
+        try:
+            grant = self._allocator.allocate(self._resource, ids)
+            result = "granted"
+        except Refusal as refusal:
+            result = "refused"
+            if isinstance(refusal, Conflict):
+                self._counts.conflict()
+            raise
+        finally:
+            self._counts.allocation(self._resource, result)
+        return _response(grant)
 
     def pre_start(self, ids: Sequence[str]) -> None:
         # Other containers' Allocate may be open at this moment, so the list has to wait for them.
         self._allocator.prestart(
             self._resource, ids, self._read_checkpoint(), self._list_when_quiet, self._pods
         )
+        self._on_start()
 
 
 def _response(grant: Grant) -> api.ContainerAllocateResponse:

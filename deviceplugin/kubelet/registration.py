@@ -38,9 +38,16 @@ class RegistrationError(Exception):
 
 
 class Registration:
-    def __init__(self, folder: Path, make_servers: Callable[[], Sequence[ResourceServer]]) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        make_servers: Callable[[], Sequence[ResourceServer]],
+        on_new_kubelet: Callable[[], None],
+    ) -> None:
+        """`on_new_kubelet` is called before we register with one that has started anew."""
         self._folder = folder
         self._make_servers = make_servers
+        self._on_new_kubelet = on_new_kubelet
         self._servers: Sequence[ResourceServer] = ()
         self._kubelet: tuple[int, int] | None = None
         self._dropped = False
@@ -62,7 +69,8 @@ class Registration:
         """Takes our sockets away: the kubelet sees our resources end at once."""
         self._stopping = True
         self._look.set()
-        self._thread.join()
+        if self._thread.is_alive():
+            self._thread.join()
         for server in self._servers:
             server.stop()
 
@@ -112,6 +120,8 @@ class Registration:
         self._knock()
         self._adjust_pause(kubelet)
         self._dropped = False
+        if kubelet != self._kubelet:
+            self._on_new_kubelet()
         servers = self._make_servers()
         try:
             for server in servers:

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
 from deviceplugin.kubelet.proto import device_plugin_pb2 as api
 
@@ -42,7 +44,9 @@ def merge(responses: Iterable[api.ContainerAllocateResponse]) -> RunOptions:
             _put(env, name, value)
         for mount in response.mounts:
             path = mount.container_path
-            _put(mounts, path, Mount(path, mount.host_path, mount.read_only))
+            # Runtimes follow links when the container starts, which is now.
+            host = str(Path(mount.host_path).resolve())
+            _put(mounts, path, Mount(path, host, mount.read_only))
         for node in response.devices:
             path = node.container_path
             _put(devices, path, (path, node.host_path, node.permissions))
@@ -50,6 +54,6 @@ def merge(responses: Iterable[api.ContainerAllocateResponse]) -> RunOptions:
     return RunOptions(env, tuple(mounts.values()), tuple(devices.values()), tuple(cdi))
 
 
-def _put(table: dict, key: str, value: object) -> None:
+def _put(table: dict[str, Any], key: str, value: object) -> None:
     if table.setdefault(key, value) != value:
         raise Conflict(f"{key} is {table[key]} to one resource and {value} to the other")

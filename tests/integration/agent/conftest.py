@@ -1,9 +1,13 @@
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from tests.agentprocess import AgentProcess
+from tests.kubelet import Kubelet
+from tests.simulated import SimulatedNode, simulated_node
 
 
 @pytest.fixture
@@ -12,3 +16,38 @@ def short_path() -> Iterator[Path]:
     folder = Path(tempfile.mkdtemp(prefix="aq-"))
     yield folder
     shutil.rmtree(folder)
+
+
+@pytest.fixture
+def node() -> Iterator[SimulatedNode]:
+    with simulated_node("2xA100-80G") as made:
+        yield made
+
+
+@pytest.fixture
+def kubelet(short_path: Path) -> Iterator[Kubelet]:
+    with Kubelet(short_path / "kubelet") as started:
+        yield started
+
+
+@pytest.fixture
+def make_agent(
+    node: SimulatedNode, kubelet: Kubelet, short_path: Path
+) -> Iterator[Callable[..., AgentProcess]]:
+    """Agents with these settings, on one folder of their own; all are ended with the test."""
+    made: list[AgentProcess] = []
+
+    def make(**settings: str) -> AgentProcess:
+        agent = AgentProcess(node, kubelet, short_path / "state", **settings)
+        made.append(agent)
+        return agent
+
+    yield make
+    for agent in made:
+        agent.stop()
+
+
+@pytest.fixture
+def agent(make_agent: Callable[..., AgentProcess]) -> AgentProcess:
+    """One that is ready."""
+    return make_agent().start_and_wait()

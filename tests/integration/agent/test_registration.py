@@ -52,7 +52,11 @@ class Agent:
         for kind, advertisement in self.advertisements.items():
             advertisement.publish({f"{kind[-1]}-{number}": True for number in range(10)})
         self.folder = folder
-        self.registration = Registration(folder, self.servers)
+        self.kubelets = 0
+        self.registration = Registration(folder, self.servers, self.note_kubelet)
+
+    def note_kubelet(self) -> None:
+        self.kubelets += 1
 
     def servers(self) -> list[ResourceServer]:
         return [
@@ -141,6 +145,7 @@ def test_a_restarted_kubelet_is_registered_with_under_new_names(kubelet: Kubelet
     after = {request.endpoint for request in kubelet.registrations}
     assert len(after) >= 2
     assert not before & after
+    assert agent.kubelets == 2
     eventually(lambda: agent.registration.is_complete)
     kubelet.run(Pod.asking("a", memory=2, compute=1))
 

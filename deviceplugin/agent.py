@@ -1,0 +1,243 @@
+"""The node agent: makes its parts, lets them know each other, starts and stops them in order."""
+
+import logging
+import threading
+import time
+
+import shim
+from aliquot.errors import OperationError, UserError
+from deviceplugin.allocator import Allocator
+from deviceplugin.arbiter import NodeArbiter
+from deviceplugin.clusterside import NoPods, connect_cluster
+from deviceplugin.containerfiles import ContainerFiles, UsageStore
+from deviceplugin.counts import Counts
+from deviceplugin.errors import StartRefused
+from deviceplugin.gpuaccess import GpuAccess, SimulatedAccess, choose_access
+from deviceplugin.hardware import Hardware
+from deviceplugin.health import HealthWatch
+from deviceplugin.inventory import Choice
+from deviceplugin.journal import Journal, JournalError
+from deviceplugin.kubelet.link import KubeletLink
+from deviceplugin.kubelet.podresources import PodResourcesError
+from deviceplugin.metrics import CONTENT_TYPE, Metrics
+from deviceplugin.nvml import Nvml
+from deviceplugin.picture import Picture
+from deviceplugin.repeating import Repeating
+from deviceplugin.sample import Sampler
+from deviceplugin.settings import Settings
+from deviceplugin.sharing import Sharing
+from deviceplugin.tenants import Breach, Kind
+from deviceplugin.tenantwatch import TenantWatch
+from deviceplugin.web import Page, Web, text_page
+
+__all__ = ["FIRST_LOOK_S", "Agent", "access_of", "choice_of", "files_of", "sharing_of"]
+
+ROUND_S = 30.0
+"""How often books are compared with the kubelet's."""
+FIRST_LOOK_S = 60.0
+"""How long the driver may take to tell its GPUs for the first time."""
+STUCK_S = 300.0
+"""A round that is this late will not end any more."""
+
+log = logging.getLogger(__name__)
+
+
+class Agent:
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._looked = threading.Event()
+        self._misfit = ""
+        """Why the GPUs of the last look cannot be advertised as the settings want it."""
+        self._sharing = sharing_of(settings)
+        self._counts = Counts()
+        try:
+            self._allocator = Allocator(
+                self._sharing,
+                files_of(settings),
+                Journal(settings.state_dir / "journal"),
+                time.monotonic,
+            )
+        except JournalError as error:
+            raise OperationError(str(error)) from None
+        self._round = Repeating("reconciliation", ROUND_S, self._go_round)
+        self._cluster = connect_cluster(
+            settings, self._sharing, self._allocator, on_gone=self._round.soon
+        )
+        nvml = Nvml()
+        choice = choice_of(settings)
+        self._picture = Picture(choice, self._show, self._tell_node)
+        self._health = HealthWatch(nvml, self._picture.take_hardware, choice)
+        self._kubelet = KubeletLink(
+            settings.kubelet_dir,
+            self._allocator,
+            NoPods() if self._cluster is None else self._cluster.pods,
+            self._counts,
+            self._refresh_cluster,
+        )
+        self._arbiter = NodeArbiter(settings.state_dir / ".arbiter", self._allocator.allocations)
+        self._tenants = TenantWatch(
+            nvml,
+            lambda: [gpu.uuid for gpu in self._picture.hardware.gpus],
+            self._allocator.allocations,
+            lambda: (settings.state_dir / "lib").glob("*.so"),
+            self._report,
+        )
+        self._web = self._make_web()
+
+    def start(self) -> None:
+        """Returns when the kubelet can register us; what fails before that ends the agent."""
+        if self._web is not None:
+            self._web.start()
+            log.info("answers HTTP on port %d", self._web.port)
+        if self._cluster is not None:
+            self._cluster.start()
+        self._health.start()
+        if not self._looked.wait(FIRST_LOOK_S):
+            raise OperationError(
+                f"the driver has not told its GPUs within {FIRST_LOOK_S:g} s; "
+                "does nvidia-smi answer on this node?"
+            )
+        if self._misfit:
+            raise OperationError(self._misfit)
+        try:
+            self._kubelet.reconcile()
+        except StartRefused as refusal:
+            raise OperationError(str(refusal)) from None
+        self._kubelet.start()
+        self._round.start()
+        self._arbiter.start()
+        self._tenants.start()
+
+    def stop(self) -> None:
+        """In an order in which nobody is asked for what has ended already; after any failure."""
+        self._health.stop_soon()
+        self._round.stop()
+        self._kubelet.stop()
+        for watch in (self._tenants, self._arbiter):
+            if watch.is_alive():
+                watch.stop()
+        self._health.stop()
+        if self._cluster is not None:
+            self._cluster.stop()
+        if self._web is not None:
+            self._web.stop()
+
+    def why_not_ready(self) -> str:
+        """Why no container could get a GPU here now; empty when it could."""
+        if not self._looked.is_set():
+            return "the driver has not told its GPUs yet"
+        if self._misfit:
+            return self._misfit
+        gpus = self._picture.hardware.gpus
+        if all(gpu.unusable for gpu in gpus):
+            reasons = "; ".join(f"GPU {gpu.index}: {gpu.unusable}" for gpu in gpus)
+            return f"no GPU of this node can be handed out ({reasons or 'it has none'})"
+        if self._kubelet.registration.problem:
+            return self._kubelet.registration.problem
+        if not self._kubelet.registration.is_complete:
+            return "the kubelet has not asked for our lists yet"
+        return ""
+
+    def why_not_alive(self) -> str:
+        """What only a restart of the agent can mend."""
+        if self._round.overdue_s > STUCK_S:
+            return f"{self._round.name} is stuck for {self._round.overdue_s:.0f} s"
+        return ""
+
+    def _go_round(self) -> None:
+        self._kubelet.reconcile()
+        try:
+            self._picture.take_advertised(self._kubelet.podresources.allocatable())
+        except PodResourcesError as error:
+            log.info("other plugins are not looked at: %s", error)
+        self._refresh_cluster()
+
+    def _show(self, hardware: Hardware) -> None:
+        try:
+            self._allocator.update_hardware(hardware)
+            self._misfit = ""
+        except ValueError as error:
+            self._misfit = str(error)
+            log.error("these GPUs are not advertised: %s", error)
+        self._looked.set()
+        if self._cluster is not None and not self._misfit:
+            from deviceplugin.cluster.inventory import inventory_of
+
+            self._cluster.publish_inventory(
+                inventory_of(
+                    hardware,
+                    self._allocator.units_of,
+                    self._sharing.unit_mib,
+                    self._sharing.compute_percent,
+                )
+            )
+
+    def _report(self, breach: Breach) -> None:
+        key = breach.tenant.key if breach.tenant is not None else None
+        names = (key.namespace, key.pod, key.container) if key is not None else ("", "", "")
+        self._counts.breach(breach.kind.value, *names)
+        if self._cluster is not None and breach.pod_uid:
+            self._cluster.tell_pod(breach.pod_uid, "GpuLimitBreached", breach.text)
+            if self._settings.breach == "evict" and breach.kind is Kind.OVER_CAP:
+                self._cluster.evict(breach.pod_uid, breach.text)
+
+    def _refresh_cluster(self) -> None:
+        if self._cluster is not None:
+            self._cluster.refresh()
+
+    def _tell_node(self, reason: str, text: str) -> None:
+        if self._cluster is not None:
+            self._cluster.tell_node(reason, text)
+
+    def _make_web(self) -> Web | None:
+        if self._settings.listen is None:
+            return None
+        sampler = Sampler(
+            self._sharing,
+            self._picture,
+            self._allocator,
+            self._health,
+            self._tenants,
+            self._arbiter,
+            self._counts,
+        )
+        metrics = Metrics(sampler.sample)
+        return Web(
+            self._settings.listen,
+            {
+                "/readyz": lambda: text_page(self.why_not_ready()),
+                "/livez": lambda: text_page(self.why_not_alive()),
+                "/metrics": lambda: Page(metrics.render(), content_type=CONTENT_TYPE),
+            },
+        )
+
+
+def choice_of(settings: Settings) -> Choice:
+    return Choice(frozenset(settings.gpus), frozenset(settings.gpus_left))
+
+
+def sharing_of(settings: Settings) -> Sharing:
+    return Sharing(
+        unit_bytes=settings.memory_unit_bytes,
+        kept_back_bytes=settings.kept_back_bytes,
+        compute_percent=settings.compute_percent,
+        default_policy=settings.default_policy,
+        shim_off_namespaces=frozenset(settings.shim_off_namespaces),
+    )
+
+
+def files_of(settings: Settings) -> ContainerFiles:
+    return ContainerFiles(
+        settings.state_dir,
+        shim.PRELOAD_LIBRARY,
+        access_of(settings),
+        UsageStore(settings.usage_store),
+    )
+
+
+def access_of(settings: Settings) -> GpuAccess:
+    if settings.gpu_access != "simulated":
+        return choose_access(settings.gpu_access, settings.host_dir)
+    if settings.sim_libraries is None or settings.sim_state is None:
+        raise UserError("--gpu-access simulated needs --sim-libraries and --sim-state")
+    return SimulatedAccess(settings.sim_libraries, settings.sim_state)

@@ -1,0 +1,70 @@
+"""`aliquot plugin`: the node agent as a command, what it would advertise, and its removal."""
+
+import argparse
+import logging
+import signal
+import threading
+
+from aliquot.errors import OperationError
+from deviceplugin import logs
+from deviceplugin.settings import Settings, add_options, load
+
+HELP = "the node agent: shares this node's GPUs between pods (a kubelet device plugin)"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = (
+        "Finds this node's GPUs, advertises their memory and compute to the kubelet, and gives "
+        "each container its part. Runs until SIGTERM."
+    )
+    parser.epilog = (
+        "Every setting can also come from the environment (ALIQUOT_MEMORY_UNIT for --memory-unit) "
+        "or from the file of --config; docs/agent.md has them all."
+    )
+    actions = parser.add_mutually_exclusive_group()
+    actions.add_argument("--dry-run", action="store_true", help="only say what would be advertised")
+    actions.add_argument(
+        "--uninstall",
+        action="store_true",
+        help="remove what the agent has put on this node, unless containers still use it",
+    )
+    add_options(parser)
+
+
+def run(options: argparse.Namespace) -> int:
+    settings = load(vars(options))
+    if options.verbose:
+        logs.configure(settings.log_format, "debug")
+    else:
+        logs.configure(settings.log_format, settings.log_level)
+    if options.dry_run:
+        from deviceplugin.dryrun import describe
+
+        print(describe(settings), end="")
+        return 0
+    if options.uninstall:
+        from deviceplugin.uninstall import uninstall
+
+        print(uninstall(settings), end="")
+        return 0
+    return _serve(settings)
+
+
+def _serve(settings: Settings) -> int:
+    from deviceplugin.agent import Agent
+
+    ending = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: ending.set())
+    agent = Agent(settings)
+    try:
+        agent.start()
+        # A wait without an end would keep Python from running signal handlers on some platforms.
+        while not ending.wait(3600):
+            pass
+    except OperationError as error:
+        logging.getLogger(__name__).error("%s", error)
+        raise
+    finally:
+        agent.stop()
+    return 0

@@ -1,0 +1,109 @@
+"""The kubelet's side of the agent in one piece: what it is told, asked and answered."""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
+from deviceplugin import checkpoint
+from deviceplugin.allocator import Allocator, PodSource
+from deviceplugin.counts import Counts
+from deviceplugin.kubelet.advertisement import Advertisement
+from deviceplugin.kubelet.answers import Answers
+from deviceplugin.kubelet.podresources import PodResources
+from deviceplugin.kubelet.registration import Registration
+from deviceplugin.kubelet.server import ResourceServer
+from deviceplugin.kubelet.traffic import Traffic
+from deviceplugin.sources import Holder
+
+__all__ = ["KubeletLink"]
+
+PLUGINS_FOLDER = "device-plugins"
+POD_RESOURCES_SOCKET = Path("pod-resources") / "kubelet.sock"
+
+log = logging.getLogger(__name__)
+
+
+class KubeletLink:
+    def __init__(
+        self,
+        folder: Path,
+        allocator: Allocator,
+        pods: PodSource,
+        counts: Counts,
+        on_start: Callable[[], None],
+    ) -> None:
+        """`folder` is the kubelet's, such as /var/lib/kubelet; `on_start` is called whenever a
+        container may start."""
+        self._counts = counts
+        self._on_start = on_start
+        self._allocator = allocator
+        self._pods = pods
+        self._plugins = folder / PLUGINS_FOLDER
+        self._traffic = Traffic()
+        self._advertisements = {
+            each: Advertisement() for each in (MEMORY_RESOURCE, COMPUTE_RESOURCE)
+        }
+        self._advertising = threading.Lock()
+        self._unreadable = ""
+        self.podresources = PodResources(folder / POD_RESOURCES_SOCKET, self._traffic)
+        self.registration = Registration(
+            self._plugins, self._make_servers, allocator.kubelet_restarted
+        )
+
+    def start(self) -> None:
+        self._allocator.on_change(self._advertise)
+        self._advertise()
+        self.registration.start()
+
+    def stop(self) -> None:
+        self.registration.stop()
+        self.podresources.close()
+
+    def reconcile(self) -> None:
+        """Compares the allocator's books with the kubelet's."""
+        self._allocator.reconcile(self.read_checkpoint(), self.podresources.list_when_quiet)
+
+    def read_checkpoint(self) -> list[Holder] | None:
+        """None when it cannot be read; that is logged once."""
+        try:
+            holders = checkpoint.read(self._plugins / checkpoint.FILE_NAME)
+        except checkpoint.CheckpointError as error:
+            if str(error) != self._unreadable:
+                log.warning("the kubelet's checkpoint is left aside: %s", error)
+            self._unreadable = str(error)
+            return None
+        self._unreadable = ""
+        return holders
+
+    def _advertise(self) -> None:
+        # One at a time: whoever read the ids earlier must not be the last to publish.
+        with self._advertising:
+            self._publish()
+
+    def _publish(self) -> None:
+        for resource, advertisement in self._advertisements.items():
+            advertisement.publish(dict(self._allocator.devices(resource)))
+
+    def _make_servers(self) -> Sequence[ResourceServer]:
+        return [
+            ResourceServer(
+                resource,
+                self._plugins,
+                Answers(
+                    resource,
+                    self._allocator,
+                    self._pods,
+                    self.podresources.list_now,
+                    self.podresources.list_when_quiet,
+                    self.read_checkpoint,
+                    self._counts,
+                    self._on_start,
+                ),
+                advertisement,
+                self._traffic,
+                self.registration.note_stream_end,
+            )
+            for resource, advertisement in self._advertisements.items()
+        ]

@@ -1,0 +1,74 @@
+"""GPUs that break, recover, or belong to somebody else as well."""
+
+from collections.abc import Callable
+
+import pytest
+
+from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
+from tests.agentprocess import AgentProcess
+from tests.kubelet import AdmissionError, Container, Kubelet, Pod
+from tests.kubelet.books import gpus_of
+from tests.simulated import SimulatedNode
+
+UNITS = 320
+NVIDIA = "nvidia.com/gpu"
+
+
+def healthy_gpus(kubelet: Kubelet, resource: str = MEMORY_RESOURCE) -> set[str]:
+    ids = kubelet.manager.healthy.get(resource, set())
+    return {each.split("-", 1)[1].rpartition("-")[0] for each in ids}
+
+
+def test_a_gpu_turning_unhealthy_and_recovering(
+    kubelet: Kubelet, agent: AgentProcess, node: SimulatedNode
+):
+    lost, kept = (device.uuid for device in node.snapshot().devices)
+    node.inject(0, "lost")
+    kubelet.wait_for(lambda: healthy_gpus(kubelet) == {kept}, "only the other GPU is healthy")
+    pod = Pod.asking("a", memory=16, compute=10)
+    kubelet.run(pod)
+    assert gpus_of(kubelet, pod) == {kept}
+    node.inject(0, "clear")
+    kubelet.wait_for(
+        lambda: healthy_gpus(kubelet) == healthy_gpus(kubelet, COMPUTE_RESOURCE) == {lost, kept},
+        "both GPUs are healthy",
+    )
+
+
+def test_a_gpu_that_nvidias_plugin_has_handed_out_is_withdrawn_until_it_is_free(
+    kubelet: Kubelet, agent: AgentProcess, node: SimulatedNode
+):
+    first, second = (device.uuid for device in node.snapshot().devices)
+    kubelet.manager.add_other(NVIDIA, {first})
+    theirs = Pod("theirs", (Container("main", {NVIDIA: 1}),))
+    kubelet.admit(theirs)
+    ours = Pod.asking("ours", memory=16, compute=10)
+    kubelet.run(ours)
+    assert gpus_of(kubelet, ours) == {second}
+    large = Pod.asking("large", memory=UNITS, compute=10)
+    # Without an API server nobody knows the second resource's size when the first one comes.
+    with kubelet.order(MEMORY_RESOURCE):
+        with pytest.raises(AdmissionError):
+            kubelet.admit(large)
+        kubelet.finish(theirs)
+        # The next pod makes the agent look, and the kubelet hears of it.
+        kubelet.run(Pod.asking("small", memory=1, compute=1))
+        kubelet.wait_for(lambda: first in healthy_gpus(kubelet), "the GPU is ours again")
+        kubelet.run(large)
+    assert gpus_of(kubelet, large) == {first}
+
+
+def test_gpus_left_to_others_are_never_advertised(
+    kubelet: Kubelet, node: SimulatedNode, make_agent: Callable[..., AgentProcess]
+):
+    make_agent(gpus_left="0").start_and_wait()
+    assert healthy_gpus(kubelet) == {node.snapshot().devices[1].uuid}
+    assert kubelet.allocatable(MEMORY_RESOURCE) == UNITS
+
+
+def test_memory_kept_back_and_compute_over_committed(
+    kubelet: Kubelet, make_agent: Callable[..., AgentProcess]
+):
+    make_agent(memory_kept_back="1Gi", compute_percent="150").start_and_wait()
+    assert kubelet.allocatable(MEMORY_RESOURCE) == 2 * (UNITS - 4)
+    assert kubelet.allocatable(COMPUTE_RESOURCE) == 300
