@@ -5,15 +5,15 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deviceplugin.allocator import ContainerAllocation
 from deviceplugin.nvml import Nvml, NvmlError
 from deviceplugin.procfs import ProcessView, ProcFs, file_id
-from deviceplugin.tenants import Account, Breach, Suspicions, Tenant, Use, attribute, judge
+from deviceplugin.tenants import Account, Breach, Kind, Suspicions, Tenant, Use, attribute, judge
 from shim import limits, usage
-from shim.limits import Kind, LimitsError
+from shim.limits import LimitsError
 from shim.usage import UsageError
 
 __all__ = ["LOOK_S", "TenantWatch"]
@@ -38,6 +38,17 @@ class _Seen:
         return not (self.view.shims and self.view.usages) or now_s - self.at_s > VIEW_S
 
 
+@dataclass(frozen=True, slots=True)
+class _Known:
+    allocation: ContainerAllocation
+    at_s: float
+    tenant: Tenant
+
+    def is_stale(self, now_s: float) -> bool:
+        """Who has no files cannot be recognised by them, so they are looked for again."""
+        return not self.tenant.usages or now_s - self.at_s > VIEW_S
+
+
 class TenantWatch(threading.Thread):
     """Tells `report` of every breach once, from its own thread."""
 
@@ -59,7 +70,8 @@ class TenantWatch(threading.Thread):
         self._report = report
         self._proc = ProcFs(proc)
         self._views: dict[int, _Seen] = {}
-        self._busy: list[ContainerAllocation] = []
+        self._known: dict[str, _Known] = {}
+        self._suspects: list[ContainerAllocation] = []
         self._suspicions = Suspicions()
         self._stopping = threading.Event()
 
@@ -82,21 +94,44 @@ class TenantWatch(threading.Thread):
 
     def look(self) -> None:
         """One look; a breach is told in the look that makes it certain."""
-        # Before and after NVML: what was freed in between still explains what NVML has seen.
-        before = {each.id: _account(each) for each in self._busy}
+        # Whoever seemed to have too much is read before and after NVML: what was freed in between
+        # still explains what NVML has seen.
+        before = {each.id: _account(each) for each in self._suspects}
         uses = self._uses()
-        allocations = list(self._allocations()) if uses else []
+        allocations = {each.id: each for each in self._allocations()} if uses else {}
         processes = self._processes({use.pid for use in uses})
-        owners = attribute(processes, map(_tenant, allocations))
-        busy = {tenant.id for tenant in owners.values()}
-        self._busy = [
-            each for each in allocations if each.id in busy and each.memory_usage is not None
-        ]
-        accounts = {each.id: _larger(before.get(each.id), _account(each)) for each in self._busy}
+        owners = attribute(processes, self._tenants_of(allocations))
+        # Only those who use a GPU have their files read: others may be many.
+        busy = {
+            tenant.id: replace(tenant, caps=_caps(allocations[tenant.id]))
+            for tenant in owners.values()
+        }
+        owners = {pid: busy[tenant.id] for pid, tenant in owners.items()}
+        accounts = {
+            name: _larger(before.get(name), _account(allocations[name]))
+            for name in busy
+            if allocations[name].memory_usage is not None
+        }
         found = judge(uses, processes, owners, accounts, self._inodes())
+        suspects = {
+            each.tenant.id for each in found if each.kind is Kind.NOT_BOOKED and each.tenant
+        }
+        self._suspects = [allocations[name] for name in suspects]
         for breach in self._suspicions.confirm(found):
             _log.warning("%s", breach.text)
             self._report(breach)
+
+    def _tenants_of(self, allocations: Mapping[str, ContainerAllocation]) -> list[Tenant]:
+        """Where their files are changes only when they are made or a tenant replaces them."""
+        now_s = time.monotonic()
+        known: dict[str, _Known] = {}
+        for name, allocation in allocations.items():
+            before = self._known.get(name)
+            if before is None or before.allocation != allocation or before.is_stale(now_s):
+                before = _Known(allocation, now_s, _tenant(allocation))
+            known[name] = before
+        self._known = known
+        return [each.tenant for each in known.values()]
 
     def _uses(self) -> list[Use]:
         uses = []
@@ -136,6 +171,7 @@ class TenantWatch(threading.Thread):
 
 
 def _tenant(allocation: ContainerAllocation) -> Tenant:
+    """As it can be recognised; what it may have is read when it uses something."""
     usages, folders = set(), set()
     for path in (allocation.memory_usage, allocation.compute_usage):
         if path is None:
@@ -151,7 +187,7 @@ def _tenant(allocation: ContainerAllocation) -> Tenant:
         id=allocation.id,
         key=allocation.key,
         pod_uid=allocation.pod_uid,
-        caps=_caps(allocation),
+        caps={},
         has_shim=allocation.memory_limits is not None,
         usages=frozenset(usages),
         folders=frozenset(folders),
@@ -164,7 +200,7 @@ def _caps(allocation: ContainerAllocation) -> dict[str, int | None]:
     caps: dict[str, int | None] = dict.fromkeys(allocation.gpus)
     if allocation.memory_limits is not None:
         try:
-            present = limits.read(allocation.memory_limits, Kind.MEMORY)
+            present = limits.read(allocation.memory_limits, limits.Kind.MEMORY)
         except (OSError, LimitsError) as error:
             _log.debug("no limits of %s: %s", allocation.id, error)
         else:
@@ -177,7 +213,7 @@ def _account(allocation: ContainerAllocation) -> Account:
     path = allocation.memory_usage
     assert path is not None
     try:
-        said = usage.read(path, Kind.MEMORY)
+        said = usage.read(path, limits.Kind.MEMORY)
     except FileNotFoundError:
         return Account(fault="the usage file was removed")
     except OSError as error:

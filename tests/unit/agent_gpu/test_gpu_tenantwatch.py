@@ -13,7 +13,7 @@ from deviceplugin import tenantwatch
 from deviceplugin.allocator import ContainerAllocation
 from deviceplugin.nvml import GpuProcess, Nvml, NvmlError
 from deviceplugin.sources import ContainerKey
-from deviceplugin.tenants import CONFIRMED_AFTER, Breach, Kind
+from deviceplugin.tenants import CONFIRMED_AFTER, Account, Breach, Kind
 from deviceplugin.tenantwatch import TenantWatch
 from shim import limits, usage
 
@@ -143,7 +143,31 @@ def test_a_process_that_is_gone_accuses_nobody(scene: Scene) -> None:
     assert scene.look_often() == set()
 
 
-@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_memory_that_was_freed_while_we_looked_is_explained(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A program that allocates and frees all the time is no suspect, whenever it is looked at."""
+    holds = {"bytes": 3 * GIB}
+
+    def account(_: ContainerAllocation) -> Account:
+        return Account({GPU: holds["bytes"]})
+
+    class Restless(Driver):
+        def processes(self, uuid: str) -> list[GpuProcess]:
+            listed = super().processes(uuid)
+            holds["bytes"] = 0
+            return listed
+
+    scene.driver = Restless(3 * GIB)
+    monkeypatch.setattr(tenantwatch, "_account", account)
+    watch = scene.watch()
+    for _ in range(3 * CONFIRMED_AFTER):
+        holds["bytes"] = 3 * GIB
+        watch.look()
+    assert scene.told == []
+
+
+@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(garbage=st.binary(max_size=4096), at=st.integers(0, 70_000), cut=st.booleans())
 def test_no_content_of_a_usage_file_stops_the_watch(
     tmp_path_factory: pytest.TempPathFactory, garbage: bytes, at: int, cut: bool
