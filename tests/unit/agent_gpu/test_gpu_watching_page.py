@@ -1,0 +1,29 @@
+"""The page about what is watched says what the code does."""
+
+import re
+from pathlib import Path
+
+from deviceplugin.condition import QUIET_S
+from deviceplugin.tenants import CONFIRMED_AFTER, SLACK_BYTES, Kind
+from deviceplugin.tenantwatch import LOOK_S
+from deviceplugin.xids import XIDS, Meaning
+
+PAGE = (Path(__file__).parents[3] / "docs" / "watching.md").read_text()
+
+
+def test_the_table_of_xids_is_the_codes() -> None:
+    rows = re.findall(r"^\| (\d+) \| (.+?) \| (.+?) \|$", PAGE, re.M)
+    assert {int(xid): (text, fate) for xid, text, fate in rows} == {
+        xid: (text, "is withdrawn" if meaning is Meaning.FATAL else "goes on")
+        for xid, (meaning, text) in XIDS.items()
+    }
+
+
+def test_every_kind_of_breach_is_explained() -> None:
+    assert set(re.findall(r"^\| `([a-z-]+)` \|", PAGE, re.M)) == {kind.value for kind in Kind}
+
+
+def test_its_numbers_are_the_codes() -> None:
+    assert f"in the last {QUIET_S:g} seconds" in PAGE
+    assert f"{SLACK_BYTES >> 20} MiB for every process" in PAGE
+    assert (LOOK_S, CONFIRMED_AFTER) == (1.0, 3), "once a second, in three looks in a row"
