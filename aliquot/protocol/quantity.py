@@ -1,7 +1,7 @@
 """Kubernetes quantities (`4Gi`, `500m`, `1e3`) as exact numbers."""
 
 import re
-from decimal import Decimal
+from decimal import Context, Decimal
 
 __all__ = ["QuantityError", "parse_quantity"]
 
@@ -18,6 +18,9 @@ _QUANTITY = re.compile(
     r"(?:(?P<exponent>[eE][+-]?[0-9]{1,3})|(?P<suffix>[numkMGTPE]|[KMGTPE]i)?)"
 )
 
+# The usual 28 digits would round what Ei makes of longer numbers.
+_EXACT = Context(prec=1000)
+
 
 class QuantityError(ValueError):
     """Not a quantity as Kubernetes writes them."""
@@ -28,4 +31,4 @@ def parse_quantity(text: str) -> Decimal:
     if match is None:
         raise QuantityError(f"{text!r} is not a quantity; write it like 4Gi, 512Mi or 16")
     number = Decimal(match["sign"] + match["number"] + (match["exponent"] or ""))
-    return number * _SUFFIXES[match["suffix"] or ""]
+    return _EXACT.multiply(number, _SUFFIXES[match["suffix"] or ""])

@@ -93,8 +93,8 @@ def decode_answer(text: str) -> ResizeAnswer:
 
 def units_for(quantity: str, unit_mib: int) -> int:
     """Whole units that hold `quantity` of memory; raises QuantityError."""
-    size_bytes = parse_quantity(quantity)
-    return int((size_bytes / (unit_mib * MIB)).to_integral_value(ROUND_CEILING))
+    size_bytes = int(parse_quantity(quantity).to_integral_value(ROUND_CEILING))
+    return -(-size_bytes // (unit_mib * MIB))
 
 
 def _convert(units: int | None, from_mib: int, to_mib: int) -> int | None:

@@ -1,6 +1,6 @@
-"""`aliquot resize`: new limits for a run, while it runs."""
+"""New limits for a run of this machine, while it runs: the local half of `aliquot resize`."""
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from dataclasses import replace
 
 from aliquot.errors import UserError
@@ -11,22 +11,8 @@ from aliquot.run.registry import Run, living_runs, locked
 from aliquot.sizes import format_size, parse_size
 from shim.limits import DeviceLimits, Kind
 
-HELP = "change the share of a command that `aliquot run` has started"
-
-
-def configure(parser: ArgumentParser) -> None:
-    parser.description = (
-        "Changes a run's caps on each of its GPUs; running processes obey at once, without being "
-        "restarted. `aliquot ps` shows the names of runs."
-    )
-    parser.add_argument("id", metavar="RUN", help="as `aliquot ps` shows it")
-    parser.add_argument("--memory", metavar="SIZE", help="new cap: 6Gi, 25%% of the GPU, or bytes")
-    parser.add_argument("--compute", metavar="PERCENT", help="new part of the GPU's time")
-
 
 def run(options: Namespace) -> int:
-    if options.memory is None and options.compute is None:
-        raise UserError("nothing to change; say --memory SIZE, --compute PERCENT, or both")
     memory_of = {gpu.uuid: gpu for gpu in gpus.find()} if options.memory else {}
     folder = own_folder()
     with locked(folder):
