@@ -68,6 +68,8 @@ class _StatusDetails(msgspec.Struct, frozen=True, rename="camel"):
 class _Status(msgspec.Struct, frozen=True):
     reason: str = ""
     message: str = ""
+    error: str = ""
+    """Where our own services, asked through the server's proxy, say what went wrong."""
     code: int = 0
     details: _StatusDetails = _StatusDetails()
 
@@ -257,7 +259,7 @@ def _error(status: int, content: bytes, headers: httpx2.Headers) -> ApiError:
         told = _Status(message=content[:200].decode(errors="replace").strip())
     after = headers.get("Retry-After", "")
     retry_after_s = int(after) if after.isdigit() else told.details.retry_after_seconds
-    return ApiError(status, told.reason, told.message, float(retry_after_s))
+    return ApiError(status, told.reason, told.message or told.error, float(retry_after_s))
 
 
 def _text(error: Exception) -> str:
