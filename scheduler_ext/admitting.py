@@ -1,19 +1,16 @@
 """Plugs the admission webhook into the server, with the GPUs that the cluster has at the moment."""
 
-from collections.abc import Callable, Mapping
-
-from scheduler_ext.server import Handler, HttpError, Response, Route
+from scheduler_ext.server import Route
 from scheduler_ext.settings import Settings
 from scheduler_ext.state import ClusterState
 from scheduler_ext.webhook import (
     GpuCatalog,
     GpuKind,
     InitContainerRule,
-    MalformedReviewError,
     Webhook,
     WebhookSettings,
+    routes,
 )
-from scheduler_ext.webhook.configuration import MUTATE_PATH, VALIDATE_PATH
 
 __all__ = ["webhook_routes"]
 
@@ -31,20 +28,7 @@ def webhook_routes(settings: Settings, state: ClusterState) -> list[Route]:
         ),
         _Catalog(state).read,
     )
-    return [
-        Route("POST", MUTATE_PATH, _handler(webhook.mutate)),
-        Route("POST", VALIDATE_PATH, _handler(webhook.validate)),
-    ]
-
-
-def _handler(answer: Callable[[bytes], bytes]) -> Handler:
-    def handle(body: bytes, _: Mapping[str, str]) -> Response:
-        try:
-            return Response(answer(body))
-        except MalformedReviewError as error:
-            raise HttpError(400, str(error)) from None
-
-    return handle
+    return routes.webhook_routes(webhook)
 
 
 class _Catalog:
