@@ -71,6 +71,10 @@ struct cost_window {
 
 extern struct cost cost_entries[COST_ENTRIES];
 
+/* What other threads may be changing, and where any order will do. */
+#define cost_get(word) __atomic_load_n(&(word), __ATOMIC_RELAXED)
+#define cost_set(word, value) __atomic_store_n(&(word), value, __ATOMIC_RELAXED)
+
 /*
  * The place of a key in the table. Two keys that meet take turns: the loser is learnt anew, which
  * costs measurements, never accuracy.
@@ -86,7 +90,7 @@ void cost_reset(struct cost *cost, uint64_t key, void *meter);
 /* Whether the estimate rests on a measurement. */
 static inline bool cost_known(const struct cost *cost)
 {
-    return __atomic_load_n(&cost->samples, __ATOMIC_RELAXED) != 0;
+    return cost_get(cost->samples) != 0;
 }
 
 /*
@@ -95,15 +99,15 @@ static inline bool cost_known(const struct cost *cost)
  */
 static inline bool cost_is_risky(const struct cost *cost)
 {
-    uint64_t longest_ns = __atomic_load_n(&cost->erratic_ns, __ATOMIC_RELAXED);
-    return longest_ns * __atomic_load_n(&cost->under_way, __ATOMIC_RELAXED) > COST_ERRATIC_NS;
+    uint64_t longest_ns = cost_get(cost->erratic_ns);
+    return longest_ns * cost_get(cost->under_way) > COST_ERRATIC_NS;
 }
 
 /* One measurement fewer is under way. */
 static inline void cost_arrived(struct cost *cost)
 {
     /* An entry that was learnt anew meanwhile has forgotten it. */
-    if (__atomic_load_n(&cost->under_way, __ATOMIC_RELAXED) != 0)
+    if (cost_get(cost->under_way) != 0)
         __atomic_fetch_sub(&cost->under_way, 1, __ATOMIC_RELAXED);
 }
 

@@ -2,22 +2,33 @@
 
 #include "cost.h"
 
-#include <string.h>
-
 struct cost cost_entries[COST_ENTRIES];
 
+/* Two threads may begin to learn the same key at once: then both begin with nothing. */
 void cost_reset(struct cost *cost, uint64_t key, void *meter)
 {
     __atomic_store_n(&cost->key, 0, __ATOMIC_RELEASE);
-    memset(cost, 0, sizeof *cost);
-    cost->meter = meter;
-    cost->estimate_ns = COST_UNKNOWN_NS;
+    cost_set(cost->meter, meter);
+    cost_set(cost->estimate_ns, COST_UNKNOWN_NS);
+    cost_set(cost->countdown, 0);
+    cost_set(cost->interval, 0);
+    cost_set(cost->open_ns, 0);
+    cost_set(cost->open_launches, 0);
+    cost_set(cost->samples, 0);
+    cost_set(cost->waited, 0);
+    cost_set(cost->under_way, 0);
+    cost_set(cost->deferred, 0);
+    cost_set(cost->peak_ns, 0);
+    cost_set(cost->older_peak_ns, 0);
+    cost_set(cost->peak_since_ns, 0);
+    cost_set(cost->last_ns, 0);
+    cost_set(cost->erratic_ns, 0);
     __atomic_store_n(&cost->key, key, __ATOMIC_RELEASE);
 }
 
 static int32_t launches_open(const struct cost *cost)
 {
-    return cost->interval - __atomic_load_n(&cost->countdown, __ATOMIC_RELAXED);
+    return cost_get(cost->interval) - cost_get(cost->countdown);
 }
 
 struct cost_window cost_close(struct cost *cost)
@@ -25,36 +36,40 @@ struct cost_window cost_close(struct cost *cost)
     int32_t launches = launches_open(cost);
     if (launches < 1) /* a race between threads lost a count */
         launches = 1;
+    int32_t before = cost_get(cost->open_launches);
     struct cost_window window = {
-        .charged_ns = cost->open_ns + (int64_t)(launches - cost->open_launches) * cost->estimate_ns,
+        .charged_ns =
+            cost_get(cost->open_ns) + (int64_t)(launches - before) * cost_get(cost->estimate_ns),
         .launches = launches,
     };
-    cost->open_ns = 0;
-    cost->open_launches = 0;
-    __atomic_store_n(&cost->countdown, cost->interval, __ATOMIC_RELAXED);
+    cost_set(cost->open_ns, 0);
+    cost_set(cost->open_launches, 0);
+    cost_set(cost->countdown, cost_get(cost->interval));
     return window;
 }
 
 static int64_t peak(const struct cost *cost)
 {
-    return cost->peak_ns > cost->older_peak_ns ? cost->peak_ns : cost->older_peak_ns;
+    int64_t recent = cost_get(cost->peak_ns);
+    int64_t older = cost_get(cost->older_peak_ns);
+    return recent > older ? recent : older;
 }
 
 static void note_peak(struct cost *cost, int64_t span_ns, uint64_t now_ns)
 {
-    if (now_ns - cost->peak_since_ns > COST_PEAK_NS) {
-        cost->older_peak_ns = cost->peak_ns;
-        cost->peak_ns = 0;
-        cost->peak_since_ns = now_ns;
+    if (now_ns - cost_get(cost->peak_since_ns) > COST_PEAK_NS) {
+        cost_set(cost->older_peak_ns, cost_get(cost->peak_ns));
+        cost_set(cost->peak_ns, 0);
+        cost_set(cost->peak_since_ns, now_ns);
     }
-    if (span_ns > cost->peak_ns)
-        cost->peak_ns = span_ns;
+    if (span_ns > cost_get(cost->peak_ns))
+        cost_set(cost->peak_ns, span_ns);
 }
 
 /* Measuring is frequent while a kernel is new or its cost varies, and rare when it is steady. */
 static int32_t next_interval(const struct cost *cost, bool steady)
 {
-    if (!steady || cost->samples + cost->waited < COST_STEADY_SAMPLES)
+    if (!steady || cost_get(cost->samples) + cost_get(cost->waited) < COST_STEADY_SAMPLES)
         return 0;
     int64_t interval = COST_MEASURE_NS / (peak(cost) + 1);
     return (int32_t)(interval < COST_INTERVAL_MAX ? interval : COST_INTERVAL_MAX);
@@ -63,26 +78,28 @@ static int32_t next_interval(const struct cost *cost, bool steady)
 static void set_interval(struct cost *cost, int32_t interval)
 {
     /* Moved together, so the number of open launches stays what it was. */
-    int32_t change = interval - cost->interval;
-    cost->interval = interval;
+    int32_t change = interval - cost_get(cost->interval);
+    cost_set(cost->interval, interval);
     __atomic_fetch_add(&cost->countdown, change, __ATOMIC_RELAXED);
 }
 
 bool cost_postpone(struct cost *cost)
 {
-    if (!cost_known(cost) || cost->estimate_ns > COST_CHEAP_NS ||
-        __atomic_load_n(&cost->under_way, __ATOMIC_RELAXED) < 2)
+    if (!cost_known(cost) || cost_get(cost->estimate_ns) > COST_CHEAP_NS ||
+        cost_get(cost->under_way) < 2)
         return false;
-    set_interval(cost, cost->interval + COST_INTERVAL_MAX / 4);
+    set_interval(cost, cost_get(cost->interval) + COST_INTERVAL_MAX / 4);
     return true;
 }
 
 static void set_estimate(struct cost *cost, int64_t estimate_ns)
 {
     int32_t open = launches_open(cost);
-    cost->open_ns += (int64_t)(open - cost->open_launches) * cost->estimate_ns;
-    cost->open_launches = open;
-    __atomic_store_n(&cost->estimate_ns, estimate_ns, __ATOMIC_RELAXED);
+    int64_t since_ns =
+        (int64_t)(open - cost_get(cost->open_launches)) * cost_get(cost->estimate_ns);
+    cost_set(cost->open_ns, cost_get(cost->open_ns) + since_ns);
+    cost_set(cost->open_launches, open);
+    cost_set(cost->estimate_ns, estimate_ns);
 }
 
 static bool is_near(int64_t a, int64_t b)
@@ -99,7 +116,7 @@ static bool is_near(int64_t a, int64_t b)
 static int64_t low_span(const struct cost *cost)
 {
     uint32_t sorted[COST_SPANS];
-    uint32_t count = cost->samples < COST_SPANS ? cost->samples : COST_SPANS;
+    uint32_t count = cost_get(cost->samples) < COST_SPANS ? cost_get(cost->samples) : COST_SPANS;
     for (uint32_t i = 0; i < count; i++) {
         uint32_t at = i;
         for (; at > 0 && sorted[at - 1] > cost->spans[i]; at--)
@@ -111,7 +128,7 @@ static int64_t low_span(const struct cost *cost)
 
 static void note_erratic(struct cost *cost)
 {
-    uint32_t count = cost->samples < COST_SPANS ? cost->samples : COST_SPANS;
+    uint32_t count = cost_get(cost->samples) < COST_SPANS ? cost_get(cost->samples) : COST_SPANS;
     uint32_t shortest = UINT32_MAX;
     uint32_t longest = 0;
     for (uint32_t i = 0; i < count; i++) {
@@ -119,23 +136,25 @@ static void note_erratic(struct cost *cost)
         longest = cost->spans[i] > longest ? cost->spans[i] : longest;
     }
     bool is_erratic = longest / COST_ERRATIC > shortest;
-    __atomic_store_n(&cost->erratic_ns, is_erratic ? longest : 0, __ATOMIC_RELAXED);
+    cost_set(cost->erratic_ns, is_erratic ? longest : 0);
 }
 
 static int64_t learn_alone(struct cost *cost, const struct cost_window *window, int64_t span_ns)
 {
-    bool steady = is_near(span_ns, cost->last_ns);
+    int64_t last_ns = cost_get(cost->last_ns);
+    bool is_first = cost_get(cost->samples) == 1;
+    bool steady = is_near(span_ns, last_ns);
     /*
      * The launches between two measurements took what both say. When the two differ, the cost has
      * changed somewhere between; the measured launch is then the first of the new kind, because a
      * cost that changes often is measured at every launch.
      */
-    int64_t others_ns = steady ? (span_ns + cost->last_ns) / 2 : cost->last_ns;
-    if (cost->samples == 1)
+    int64_t others_ns = steady ? (span_ns + last_ns) / 2 : last_ns;
+    if (is_first)
         others_ns = span_ns;
     int64_t took_ns = span_ns + (int64_t)(window->launches - 1) * others_ns;
-    int64_t estimate_ns = cost->estimate_ns;
-    estimate_ns = cost->samples == 1 ? span_ns : estimate_ns + (span_ns - estimate_ns) / 4;
+    int64_t estimate_ns = cost_get(cost->estimate_ns);
+    estimate_ns = is_first ? span_ns : estimate_ns + (span_ns - estimate_ns) / 4;
     set_estimate(cost, estimate_ns);
     set_interval(cost, next_interval(cost, steady));
     return took_ns - window->charged_ns;
@@ -148,9 +167,9 @@ static int64_t learn_alone(struct cost *cost, const struct cost_window *window, 
 static int64_t learn_contended(struct cost *cost, const struct cost_window *window,
                                int64_t estimate_ns)
 {
-    bool is_new = cost->samples <= COST_STEADY_SAMPLES;
+    bool is_new = cost_get(cost->samples) <= COST_STEADY_SAMPLES;
     set_estimate(cost, estimate_ns);
-    set_interval(cost, next_interval(cost, is_near(estimate_ns, cost->last_ns)));
+    set_interval(cost, next_interval(cost, is_near(estimate_ns, cost_get(cost->last_ns))));
     return is_new ? (int64_t)window->launches * estimate_ns - window->charged_ns : 0;
 }
 
@@ -160,8 +179,10 @@ static int64_t learn_contended(struct cost *cost, const struct cost_window *wind
  */
 static int64_t lowest_waited(struct cost *cost, int64_t span_ns)
 {
-    if (cost->waited++ % COST_SPANS == 0) {
-        cost->lowest[1] = cost->waited > 1 ? cost->lowest[0] : (uint32_t)span_ns;
+    uint32_t before = cost_get(cost->waited);
+    cost_set(cost->waited, before + 1);
+    if (before % COST_SPANS == 0) {
+        cost->lowest[1] = before > 0 ? cost->lowest[0] : (uint32_t)span_ns;
         cost->lowest[0] = (uint32_t)span_ns;
     }
     if (span_ns < cost->lowest[0])
@@ -177,19 +198,20 @@ int64_t cost_learn(struct cost *cost, const struct cost_window *window, int64_t 
     if (span_ns > COST_SPAN_NS_MAX)
         span_ns = COST_SPAN_NS_MAX;
     int64_t correction_ns = 0;
-    int64_t believed_ns = cost->estimate_ns;
-    if (quality == SPAN_WAITED && cost->samples > 0) {
+    int64_t believed_ns = cost_get(cost->estimate_ns);
+    if (quality == SPAN_WAITED && cost_known(cost)) {
         int64_t lowest = lowest_waited(cost, span_ns);
-        if (lowest < cost->estimate_ns || cost->waited > 2 * COST_SPANS) {
+        if (lowest < believed_ns || cost_get(cost->waited) > 2 * COST_SPANS) {
             correction_ns = learn_contended(cost, window, lowest);
             believed_ns = lowest;
         } else {
             set_interval(cost, next_interval(cost, true));
         }
     } else {
-        cost->waited = 0;
-        cost->spans[cost->samples % COST_SPANS] = (uint32_t)span_ns;
-        __atomic_store_n(&cost->samples, cost->samples + 1, __ATOMIC_RELAXED);
+        uint32_t samples = cost_get(cost->samples);
+        cost_set(cost->waited, 0);
+        cost->spans[samples % COST_SPANS] = (uint32_t)span_ns;
+        cost_set(cost->samples, samples + 1);
         note_erratic(cost);
         if (quality == SPAN_ALONE) {
             correction_ns = learn_alone(cost, window, span_ns);
@@ -200,6 +222,6 @@ int64_t cost_learn(struct cost *cost, const struct cost_window *window, int64_t 
         }
     }
     note_peak(cost, believed_ns, now_ns);
-    cost->last_ns = believed_ns;
+    cost_set(cost->last_ns, believed_ns);
     return correction_ns;
 }

@@ -20,6 +20,8 @@ static struct probe_pool pools[PROBE_POOLS];
 /* Held while the ticker talks to the driver about a pool, so a context cannot vanish under it. */
 static pthread_mutex_t reading = PTHREAD_MUTEX_INITIALIZER;
 
+static bool stopped; /* nothing is asked of the driver any more */
+
 static struct probe_pool *pool_of(CUcontext context)
 {
     for (unsigned i = 0; i < PROBE_POOLS; i++) {
@@ -95,7 +97,7 @@ struct probe *probe_begin(struct meter *meter, CUstream stream, bool per_thread)
     } while (!__atomic_compare_exchange_n(&pool->vacant, &vacant, vacant & (vacant - 1), true,
                                           __ATOMIC_ACQUIRE, __ATOMIC_RELAXED));
     struct probe *probe = &pool->probes[__builtin_ctzll(vacant)];
-    pool->meter = meter;
+    cost_set(pool->meter, meter);
     probe->pool = pool;
     probe->meter = meter;
     probe->stream = stream;
@@ -173,7 +175,7 @@ void probes_read(void (*take)(struct probe *probe, int64_t span_ns),
                  void (*wait)(struct probe *probe))
 {
     pthread_mutex_lock(&reading);
-    for (unsigned i = 0; i < PROBE_POOLS; i++) {
+    for (unsigned i = 0; i < PROBE_POOLS && !stopped; i++) {
         CUcontext context = __atomic_load_n(&pools[i].context, __ATOMIC_ACQUIRE);
         uint64_t under_way = __atomic_load_n(&pools[i].under_way, __ATOMIC_ACQUIRE);
         if (context == NULL || under_way == 0 || real.cuCtxSetCurrent(context) != CUDA_SUCCESS)
@@ -221,8 +223,19 @@ void probes_forget(CUcontext context)
 void probes_forget_device(int device)
 {
     for (unsigned i = 0; i < PROBE_POOLS; i++)
-        if (pools[i].context != NULL && device >= 0 && pools[i].meter == &meters[device])
+        if (pools[i].context != NULL && device >= 0 && cost_get(pools[i].meter) == &meters[device])
             forget(&pools[i]);
+}
+
+void probes_stop(void)
+{
+    pthread_mutex_lock(&reading);
+    for (unsigned i = 0; i < PROBE_POOLS; i++) {
+        __atomic_store_n(&pools[i].vacant, 0, __ATOMIC_RELEASE);
+        __atomic_store_n(&pools[i].under_way, 0, __ATOMIC_RELEASE);
+    }
+    stopped = true;
+    pthread_mutex_unlock(&reading);
 }
 
 void probes_reset(void)

@@ -73,6 +73,9 @@ void probes_release(void);
 void probes_forget(CUcontext context);
 void probes_forget_device(int device);
 
+/* The process ends: the driver is asked nothing more. Waits for what is being asked now. */
+void probes_stop(void);
+
 /* In a forked child no event is ours. */
 void probes_reset(void);
 

@@ -12,6 +12,11 @@ static int64_t load(const int64_t *word)
     return __atomic_load_n(word, __ATOMIC_RELAXED);
 }
 
+static bool is_set(const bool *flag)
+{
+    return __atomic_load_n(flag, __ATOMIC_RELAXED);
+}
+
 static int64_t later(int64_t a, int64_t b)
 {
     return a > b ? a : b;
@@ -44,11 +49,14 @@ struct tail *stream_tail(struct meter *meter, uintptr_t identity, CUstream handl
             __atomic_store_n(&tail->used, tick, __ATOMIC_RELAXED);
             return tail;
         }
-        if (tick - tail->used > tick - stalest->used || tail->stream == 0)
+        uint32_t unused = tick - __atomic_load_n(&tail->used, __ATOMIC_RELAXED);
+        uint32_t most = tick - __atomic_load_n(&stalest->used, __ATOMIC_RELAXED);
+        if (unused > most || __atomic_load_n(&tail->stream, __ATOMIC_RELAXED) == 0)
             stalest = tail;
     }
-    stalest->legacy = handle == NULL || handle == CU_STREAM_LEGACY;
-    stalest->blocking = !stalest->legacy && is_blocking(handle);
+    bool legacy = handle == NULL || handle == CU_STREAM_LEGACY;
+    __atomic_store_n(&stalest->legacy, legacy, __ATOMIC_RELAXED);
+    __atomic_store_n(&stalest->blocking, !legacy && is_blocking(handle), __ATOMIC_RELAXED);
     __atomic_store_n(&stalest->used, tick, __ATOMIC_RELAXED);
     __atomic_store_n(&stalest->stream, identity, __ATOMIC_RELEASE);
     return stalest;
@@ -57,9 +65,9 @@ struct tail *stream_tail(struct meter *meter, uintptr_t identity, CUstream handl
 /* Where a stream's next work can start, other streams considered. */
 static int64_t earliest(const struct meter *meter, const struct tail *tail, int64_t now_ns)
 {
-    if (tail->legacy)
+    if (is_set(&tail->legacy))
         return later(now_ns, load(&meter->blocking_ns));
-    return tail->blocking ? later(now_ns, load(&meter->legacy_ns)) : now_ns;
+    return is_set(&tail->blocking) ? later(now_ns, load(&meter->legacy_ns)) : now_ns;
 }
 
 /* Raises the horizon to `end`; answers what lies between the two, not counting the past. */
@@ -85,9 +93,9 @@ int64_t stream_queue(struct meter *meter, struct tail *tail, int64_t cost_ns, in
         end = later(seen, from) + cost_ns;
     } while (!__atomic_compare_exchange_n(&tail->end_ns, &seen, end, true, __ATOMIC_RELAXED,
                                           __ATOMIC_RELAXED));
-    if (tail->legacy)
+    if (is_set(&tail->legacy))
         raise_to(&meter->legacy_ns, end);
-    else if (tail->blocking)
+    else if (is_set(&tail->blocking))
         raise_to(&meter->blocking_ns, end);
     return grow_horizon(meter, end, now_ns);
 }
@@ -95,7 +103,7 @@ int64_t stream_queue(struct meter *meter, struct tail *tail, int64_t cost_ns, in
 int64_t stream_end(struct meter *meter, uintptr_t identity, CUstream handle)
 {
     const struct tail *tail = stream_tail(meter, identity, handle);
-    return later(load(&tail->end_ns), tail->legacy ? load(&meter->blocking_ns) : 0);
+    return later(load(&tail->end_ns), is_set(&tail->legacy) ? load(&meter->blocking_ns) : 0);
 }
 
 void stream_wait(struct meter *meter, uintptr_t identity, CUstream handle, int64_t end_ns)
@@ -134,7 +142,9 @@ unsigned streams_used(const struct meter *meter, uint32_t since)
     unsigned count = 0;
     for (unsigned i = 0; i < METER_STREAMS; i++) {
         const struct tail *tail = &meter->tails[i];
-        count += tail->stream != 0 && (int32_t)(tail->used - since) >= 0;
+        uint32_t used = __atomic_load_n(&tail->used, __ATOMIC_RELAXED);
+        count +=
+            __atomic_load_n(&tail->stream, __ATOMIC_RELAXED) != 0 && (int32_t)(used - since) >= 0;
     }
     return count;
 }

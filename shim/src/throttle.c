@@ -126,13 +126,13 @@ static struct tail *tail_of(struct meter *meter, const struct launch *launch)
 {
     uintptr_t identity = throttle_stream(launch);
     uintptr_t last = __atomic_exchange_n(&meter->last_stream, identity, __ATOMIC_RELAXED);
-    if (last != identity && last != 0 && !meter->several_streams) {
+    if (last != identity && last != 0 && !cost_get(meter->several_streams)) {
         streams_part(meter, device_clock(meter),
                      __atomic_load_n(&meter->queued_ns, __ATOMIC_RELAXED));
-        meter->several_streams = true;
+        cost_set(meter->several_streams, true);
     }
     struct tail *tail = stream_tail(meter, identity, launch->stream);
-    return meter->several_streams ? tail : NULL;
+    return cost_get(meter->several_streams) ? tail : NULL;
 }
 
 /*
@@ -150,7 +150,8 @@ static void give_back_overlap(struct meter *meter, struct tail *tail, int64_t ch
 static void shorten(struct meter *meter, const struct launch *launch)
 {
     bool own = launch->per_thread && launch->stream == NULL;
-    if (!meter->several_streams && __atomic_load_n(&throttle_captures, __ATOMIC_RELAXED) == 0 &&
+    if (!cost_get(meter->several_streams) &&
+        __atomic_load_n(&throttle_captures, __ATOMIC_RELAXED) == 0 &&
         __atomic_load_n(&meter->waiters, __ATOMIC_RELAXED) == 0 &&
         launch->stream != CU_STREAM_PER_THREAD)
         __atomic_store_n(&meter->stream, own ? throttle_stream(launch) : (uintptr_t)launch->stream,
@@ -166,10 +167,10 @@ static bool is_put_off(struct meter *meter, struct cost *cost, const struct prob
     enum { PUT_OFF_MAX = 8 };
     if (!probe->waited || !__atomic_load_n(&meter->shared, __ATOMIC_RELAXED) || !cost_known(cost))
         return false;
-    if (++cost->deferred > PUT_OFF_MAX) {
-        cost->deferred = 0;
+    uint32_t deferred = cost_get(cost->deferred) + 1;
+    cost_set(cost->deferred, deferred > PUT_OFF_MAX ? 0 : deferred);
+    if (deferred > PUT_OFF_MAX)
         return false;
-    }
     __atomic_store_n(&meter->measure, true, __ATOMIC_RELAXED);
     return true;
 }
@@ -180,7 +181,7 @@ static struct probe *begin_measuring(struct meter *meter, struct cost *cost,
 {
     bool known = cost_known(cost);
     bool due = __atomic_exchange_n(&meter->measure, false, __ATOMIC_RELAXED);
-    bool counted_down = __atomic_load_n(&cost->countdown, __ATOMIC_RELAXED) < 0;
+    bool counted_down = cost_get(cost->countdown) < 0;
     if ((!due && known && !counted_down) || cost_postpone(cost))
         return NULL;
     struct probe *probe = probe_begin(meter, launch->stream, launch->per_thread);
@@ -206,7 +207,7 @@ struct probe *throttle_admit(const struct launch *launch)
     if (!ticker_started() || is_captured(launch))
         return NULL;
     struct cost *cost = cost_entry(launch->key);
-    struct meter *meter = cost->meter;
+    struct meter *meter = cost_get(cost->meter);
     if (__atomic_load_n(&cost->key, __ATOMIC_ACQUIRE) != launch->key || meter == NULL) {
         meter = meter_of(launch);
         if (meter == NULL)
@@ -214,7 +215,7 @@ struct probe *throttle_admit(const struct launch *launch)
         cost_reset(cost, launch->key, meter);
     }
     bool has_turn = await_budget(meter, cost);
-    int64_t charged_ns = __atomic_load_n(&cost->estimate_ns, __ATOMIC_RELAXED);
+    int64_t charged_ns = cost_get(cost->estimate_ns);
     __atomic_fetch_sub(&cost->countdown, 1, __ATOMIC_RELAXED);
     __atomic_fetch_sub(&meter->balance_ns, charged_ns, __ATOMIC_RELAXED);
     __atomic_fetch_add(&meter->launches, 1, __ATOMIC_SEQ_CST);

@@ -31,22 +31,20 @@ extern uint32_t throttle_captures;
  */
 static inline bool throttle_charge(uint64_t key, uintptr_t stream)
 {
-    /*
-     * Plain reads of aligned words that other threads write: a stale value costs one slightly wrong
-     * charge, which the next measurement puts right, and the compiler can compare in memory.
-     */
+    /* A stale value costs one slightly wrong charge, which the next measurement puts right. */
     struct cost *cost = cost_entry(key);
-    if (__builtin_expect(cost->key != key, 0))
+    if (__builtin_expect(__atomic_load_n(&cost->key, __ATOMIC_ACQUIRE) != key, 0))
         return false;
-    struct meter *meter = cost->meter;
-    if (__builtin_expect(meter->stream != stream, 0) || __builtin_expect(cost->countdown <= 0, 0))
+    struct meter *meter = cost_get(cost->meter);
+    if (__builtin_expect(cost_get(meter->stream) != stream, 0) ||
+        __builtin_expect(cost_get(cost->countdown) <= 0, 0))
         return false;
-    int64_t ns = cost->estimate_ns;
+    int64_t ns = cost_get(cost->estimate_ns);
     if (__builtin_expect(__atomic_sub_fetch(&meter->balance_ns, ns, __ATOMIC_RELAXED) < 0, 0)) {
         __atomic_fetch_add(&meter->balance_ns, ns, __ATOMIC_RELAXED);
         return false;
     }
-    cost->countdown--;
+    cost_set(cost->countdown, cost_get(cost->countdown) - 1);
     __atomic_fetch_add(&meter->launches, 1, __ATOMIC_RELAXED);
     return true;
 }

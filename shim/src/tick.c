@@ -45,7 +45,7 @@ static struct {
 
 static uint32_t filling; /* 1: somebody is */
 
-static struct terms terms[METERS];
+static struct terms terms[METERS]; /* changed and read while filling, or by the ticker */
 static uint64_t tick_now_ns;
 
 /* --- measurements -------------------------------------------------------------------------- */
@@ -91,7 +91,9 @@ static bool is_useless(const struct probe *probe, struct cost *cost, int64_t spa
     if (cost_known(cost))
         return probe->idle_ns > IDLE_NS_MAX;
     bool doubtful = probe->late || is_interrupted(probe, span_ns - probe->idle_ns);
-    return doubtful && ++cost->deferred <= PUT_OFF_MAX;
+    uint32_t deferred = cost_get(cost->deferred) + 1;
+    cost_set(cost->deferred, deferred);
+    return doubtful && deferred <= PUT_OFF_MAX;
 }
 
 static void take_span(struct probe *probe, int64_t span_ns)
@@ -104,14 +106,16 @@ static void take_span(struct probe *probe, int64_t span_ns)
     if (span_ns < 0 || __atomic_load_n(&cost->key, __ATOMIC_ACQUIRE) != probe->key ||
         is_useless(probe, cost, span_ns))
         return;
-    meter->longest_ns -= meter->longest_ns / 64;
-    if (cost->estimate_ns > meter->longest_ns)
-        meter->longest_ns = cost->estimate_ns < LONGEST_NS ? cost->estimate_ns : LONGEST_NS;
+    int64_t estimate_ns = cost_get(cost->estimate_ns);
+    int64_t longest_ns = meter->longest_ns - meter->longest_ns / 64;
+    if (estimate_ns > longest_ns)
+        longest_ns = estimate_ns < LONGEST_NS ? estimate_ns : LONGEST_NS;
+    cost_set(meter->longest_ns, longest_ns);
     meter->occupied_ns += (uint64_t)span_ns * (uint64_t)probe->window.launches;
     span_ns -= probe->idle_ns;
     int64_t correction_ns =
         cost_learn(cost, &probe->window, span_ns, quality_of(probe, span_ns), tick_now_ns);
-    if (probe->tail != NULL && meter->several_streams)
+    if (probe->tail != NULL && cost_get(meter->several_streams))
         correction_ns =
             stream_correct(meter, probe->tail, correction_ns, (int64_t)tick_now_ns - meter->lag_ns);
     __atomic_fetch_sub(&meter->balance_ns, correction_ns, __ATOMIC_RELAXED);
@@ -147,7 +151,7 @@ static void fill(struct meter *meter, uint64_t now_ns, bool kept_waiting)
         return;
     }
     int64_t ratio = (int64_t)terms[i].ratio;
-    int64_t room = (kept_waiting ? CREDIT_NS + meter->longest_ns : BURST_NS) - balance;
+    int64_t room = (kept_waiting ? CREDIT_NS + cost_get(meter->longest_ns) : BURST_NS) - balance;
     int64_t got = budget_collect(i, now_ns, terms[i].rate, room > 0 ? room * ratio / 1000 : 0);
     meter_credit(meter, got * 1000 / ratio);
     balance = __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED);
@@ -218,8 +222,8 @@ static bool tick_meter(struct meter *meter, uint64_t now_ns)
     bound_queue(meter);
     end_filling();
     __atomic_store_n(&meter->tick, meter->tick + 1, __ATOMIC_RELAXED);
-    if (meter->several_streams && streams_used(meter, meter->tick - SEVERAL_TICKS) < 2)
-        meter->several_streams = false;
+    if (cost_get(meter->several_streams) && streams_used(meter, meter->tick - SEVERAL_TICKS) < 2)
+        cost_set(meter->several_streams, false);
     /* One launch per tick is measured in any case, whatever is being launched. */
     __atomic_store_n(&meter->measure, true, __ATOMIC_RELAXED);
     __atomic_store_n(&meter->stream, NO_STREAM, __ATOMIC_RELAXED);
@@ -245,16 +249,16 @@ static bool tick_meter(struct meter *meter, uint64_t now_ns)
 
 uint64_t tick_fill(struct meter *meter)
 {
-    unsigned i = number_of(meter);
-    if (begin_filling(false)) {
-        fill(meter, monotonic_ns(), true);
-        end_filling();
-    }
-    if (__atomic_load_n(&meter->floor_ns, __ATOMIC_RELAXED) == FLOOR_CLOSED || terms[i].rate == 0)
+    if (!begin_filling(false))
+        return PAUSE_NS_MIN;
+    fill(meter, monotonic_ns(), true);
+    struct terms now = terms[number_of(meter)];
+    end_filling();
+    if (__atomic_load_n(&meter->floor_ns, __ATOMIC_RELAXED) == FLOOR_CLOSED || now.rate == 0)
         return PAUSE_NS_MAX;
     int64_t balance = __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED);
     uint64_t missing = balance > 0 ? 0 : (uint64_t)(1 - balance);
-    uint64_t due = missing * terms[i].ratio / 1000 * LIMITS_WHOLE / terms[i].rate;
+    uint64_t due = missing * now.ratio / 1000 * LIMITS_WHOLE / now.rate;
     if (due < PAUSE_NS_MIN)
         return PAUSE_NS_MIN;
     return due < PAUSE_NS_MAX ? due : PAUSE_NS_MAX;
@@ -264,6 +268,7 @@ uint64_t tick_fill(struct meter *meter)
 
 static void read_terms(uint64_t now_ns)
 {
+    begin_filling(true);
     for (unsigned i = 0; i < METERS; i++) {
         if (!meters[i].open || !budget_terms(i, now_ns, &terms[i]))
             continue;
@@ -271,6 +276,7 @@ static void read_terms(uint64_t now_ns)
         __atomic_store_n(&meters[i].shared, terms[i].contended || budget_siblings(i, now_ns),
                          __ATOMIC_RELAXED);
     }
+    end_filling();
 }
 
 uint64_t tick_meters(uint64_t now_ns)
@@ -304,6 +310,7 @@ bool tick_missed(void)
 
 void tick_begin(uint64_t now_ns)
 {
+    filling = 0; /* in a forked child: whoever was filling is not here */
     unsigned count = ledger_devices();
     for (unsigned i = 0; i < count && i < METERS; i++) {
         struct meter *meter = &meters[i];

@@ -5,6 +5,7 @@
 
 #include <linux/futex.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -76,7 +77,7 @@ static void *run(void *unused)
 static void stop(void)
 {
     __atomic_store_n(&stopping, true, __ATOMIC_RELEASE);
-    probes_reset();
+    probes_stop();
 }
 
 static void start_as_child(void)
@@ -145,6 +146,15 @@ static bool start(void)
     return start_thread();
 }
 
+/* Launches of other threads wait for that, so that none is missed. */
+static int await_start(void)
+{
+    int found;
+    while ((found = __atomic_load_n(&life, __ATOMIC_ACQUIRE)) == STARTING)
+        sched_yield();
+    return found;
+}
+
 bool ticker_started(void)
 {
     int found = __atomic_load_n(&life, __ATOMIC_ACQUIRE);
@@ -158,5 +168,5 @@ bool ticker_started(void)
         __atomic_store_n(&life, started ? RUNNING : NEVER, __ATOMIC_RELEASE);
         return started;
     }
-    return false;
+    return await_start() == RUNNING;
 }

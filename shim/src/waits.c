@@ -27,7 +27,8 @@ static unsigned place_of(CUevent event)
 static struct meter *apart(void)
 {
     int device = device_current();
-    if (device < 0 || device >= METERS || !meters[device].open || !meters[device].several_streams)
+    if (device < 0 || device >= METERS || !meters[device].open ||
+        !__atomic_load_n(&meters[device].several_streams, __ATOMIC_RELAXED))
         return NULL;
     return &meters[device];
 }
