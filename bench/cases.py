@@ -1,5 +1,6 @@
 """The cases of the throttle benchmark: what runs, under which cap, and what must come out."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
@@ -81,8 +82,14 @@ def _one(name: str, cap: float, load: Load, within: float = 1.0) -> Case:
     )
 
 
+def _several(name: str, *containers: Container) -> Case:
+    loads = [load for each in containers for load in (*each.loads, *each.late)]
+    short = max(max(load.kernel_us) for load in loads) <= 1000
+    return Case(name, containers, window_sd_most=3.0 if short else None)
+
+
 def _two(name: str, first: Load, second: Load) -> Case:
-    return Case(name, (Container(30, (first,)), Container(70, (second,))))
+    return _several(name, Container(30, (first,)), Container(70, (second,)))
 
 
 # A queue of about 10 ms keeps a loop busy while the host is late to synchronise.
@@ -116,36 +123,28 @@ NAMED: tuple[Case, ...] = (
     ),
     _two("two-30-70-1ms", _MILLISECOND, _MILLISECOND),
     _two("two-30-70-50us-20ms", _SHORT, _LONG),
-    Case(
-        "two-processes-cap50",
-        (Container(50, (Load((50,)), Load((1000,)))),),
-    ),
-    Case(
+    _several("two-processes-cap50", Container(50, (Load((50,)), Load((1000,))))),
+    _several(
         "four-processes-one-late-cap50",
-        (
-            Container(
-                50,
-                (Load((50,)), Load((1000,)), Load((1000,), per_sync=1)),
-                late=(Load((50,), start_after_s=2.0),),
-            ),
+        Container(
+            50,
+            (Load((50,)), Load((1000,)), Load((1000,), per_sync=1)),
+            late=(Load((50,), start_after_s=2.0),),
         ),
     ),
-    Case(
+    _several(
         "three-20-30-50-one-killed",
-        (
-            Container(20, (_MILLISECOND,)),
-            Container(30, (_MILLISECOND,)),
-            Container(50, (_MILLISECOND,), killed_after_s=13.0),
-        ),
+        Container(20, (_MILLISECOND,)),
+        Container(30, (_MILLISECOND,)),
+        Container(50, (_MILLISECOND,), killed_after_s=13.0),
     ),
     Case(
         "burst-30-70",
         (
             Container(30, (_MILLISECOND,), "burst"),
-            Container(70, (replace(_MILLISECOND, idle_after_s=0.5, idle_s=12.0),), "burst"),
+            Container(70, (replace(_MILLISECOND, idle_after_s=0.5, idle_s=4.0),), "burst"),
         ),
-        3.0,
-        "burst",
+        kind="burst",
     ),
     Case("alone-cap100", (Container(100, (Load((50,), per_sync=16),)),), 1.0, "whole"),
 )
@@ -153,26 +152,47 @@ NAMED: tuple[Case, ...] = (
 
 def full() -> tuple[Case, ...]:
     """Every combination of the table in docs/compute.md."""
-    cases = list(NAMED)
+    return (*NAMED, *_alone(), *_roads(), *_together())
+
+
+def _alone() -> Iterator[Case]:
     for cap, size, blocks, per_sync in product(
         (10, 30, 50, 80), _ALL_SIZES, (1, 132, 26_400, 500_000), (1, 16)
     ):
         load = Load((size,), blocks, per_sync)
-        cases.append(_one(f"{size:g}us-{blocks}blocks-{per_sync}persync-cap{cap}", cap, load))
-    cases.append(
-        _one("4streams-chained-cap30", 30, Load((1000,), streams=4, per_sync=16, chained=True))
-    )
-    for api in ("grid", "multi", "ex_ptsz", "graph", "cooperative", "ptsz", "ex"):
-        cases += [
-            _one(f"{api}-{size:g}us-cap30", 30, Load((size,), api=api)) for size in _ALL_SIZES
-        ]
+        yield _one(f"{size:g}us-{blocks}blocks-{per_sync}persync-cap{cap}", cap, load)
+    for cap in (10, 50, 80):
+        yield _one(f"200ms-cap{cap}", cap, Load((200_000,), per_sync=1), 2.0)
+        yield _one(f"mixed-sizes-cap{cap}", cap, Load((*_ALL_SIZES, 200_000)), 2.0)
+        yield _one(f"changing-sizes-cap{cap}", cap, Load(_ALL_SIZES, per_second=True), 2.0)
+
+
+def _roads() -> Iterator[Case]:
+    """Every launching call by both ways of finding it; threads and streams."""
+    apis = ("plain", "grid", "multi", "ex", "ex_ptsz", "graph", "cooperative", "ptsz")
+    for api, size, by_address in product(apis, _ALL_SIZES, (False, True)):
+        road = "address" if by_address else "symbol"
+        load = Load((size,), api=api, by_address=by_address)
+        yield _one(f"{api}-by-{road}-{size:g}us-cap30", 30, load)
+    for size, streams, chained in product((50.0, 1000.0), (2, 4), (False, True)):
+        name = f"{streams}streams{'-chained' if chained else ''}-{size:g}us-cap30"
+        yield _one(name, 30, Load((size,), streams=streams, chained=chained))
+    for size, threads, api in product((50.0, 1000.0), (2, 4), ("plain", "ptsz")):
+        load = Load((size,), api=api, threads=threads, per_sync=4)
+        yield _one(f"{api}-{threads}threads-{size:g}us-cap30", 30, load)
+
+
+def _together() -> Iterator[Case]:
+    """Two and three containers, and processes of one, with all sizes."""
     deep = {20.0: 512, 50.0: 256, 1000.0: 32, 20_000.0: 4}
+    loads = {size: Load((size,), per_sync=deep[size]) for size in _ALL_SIZES}
     for first, second in product(_ALL_SIZES, _ALL_SIZES):
-        cases.append(
-            _two(
-                f"two-30-70-{first:g}us-{second:g}us",
-                Load((first,), per_sync=deep[first]),
-                Load((second,), per_sync=deep[second]),
-            )
+        yield _two(f"two-30-70-{first:g}us-{second:g}us", loads[first], loads[second])
+    for size in _ALL_SIZES:
+        caps = (20, 30, 50)
+        yield _several(
+            f"three-20-30-50-{size:g}us", *(Container(cap, (loads[size],)) for cap in caps)
         )
-    return tuple(cases)
+        for count in (2, 4):
+            together = Container(50, (loads[size],) * count)
+            yield _several(f"{count}processes-{size:g}us-cap50", together)

@@ -4,6 +4,7 @@ import argparse
 import ctypes
 import json
 import os
+import statistics
 import sys
 import tempfile
 from collections.abc import Iterator
@@ -23,6 +24,10 @@ __all__ = ["Bench", "Result", "main"]
 SETTLE_S = 3.0
 MEASURE_S = 20.0
 REACHABLE_S = 3.0
+RETURNS = 3
+"""How often a lender's return is watched."""
+RETURN_WITHIN = 3.0
+"""Points of share in the 100 ms that follow the first 100 ms: what single windows may deviate."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +69,17 @@ class Result:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class Return:
+    """One return of a lender: what was lent before, and both shares after it."""
+
+    lent: float
+    soon: tuple[float, ...]
+    later: tuple[float, ...]
+    window_sd: float
+    longest_block_ms: float
+
+
 def _plain(values: list[Any]) -> Any:
     return values[0] if len(values) == 1 else values
 
@@ -102,12 +118,14 @@ class Bench:
         """The share that a loop reaches alone and without the shim."""
         steady = replace(load, start_after_s=0, idle_after_s=0, idle_s=0)
         if steady not in self._reachable:
-            trace = Trace()
-            with self.run((Container(100, (steady,)),), shim=False) as running:
-                record(trace, self.node, REACHABLE_S, 0.1)
-                pids = running.shares[0].pids
-            self._reachable[steady] = trace.share(pids, 0.5, trace.seconds)
+            self._reachable[steady] = self._reach(steady)
         return self._reachable[steady]
+
+    def _reach(self, load: Load) -> float:
+        trace = Trace()
+        with self.run((Container(100, (load,)),), shim=False) as running:
+            record(trace, self.node, REACHABLE_S, 0.1)
+        return trace.share(running.shares[0].pids, 0.5, trace.seconds)
 
     # --- the kinds of cases ------------------------------------------------------------------
 
@@ -134,6 +152,10 @@ class Bench:
                     if share.container.killed_after_s is not None:
                         share.kill()
                 record(trace, self.node, settle + seconds - killed)
+        reachable = tuple(
+            self._reachable_again(container, alone)
+            for container, alone in zip(case.containers, reachable, strict=True)
+        )
         groups = [share.pids for share in running.shares]
         shares = tuple(trace.share(pids, settle, end) for pids in groups)
         target = tuple(
@@ -149,13 +171,11 @@ class Bench:
                 if container.killed_after_s is None and abs(share - aim) > case.within
             ]
         faults += self._split_faults(trace, running, settle, end)
-        smooth = trace.window_sd(groups[0], settle, end)
+        smooth = max(trace.window_sd(pids, settle, end) for pids in groups)
         longest = _longest_ms(running)
-        # Where the loop's own pace is the limit, its unevenness is its own as well.
-        capped = reachable[0] > 1.1 * case.containers[0].cap
-        if case.window_sd_most and capped and smooth >= case.window_sd_most:
+        if case.window_sd_most and smooth >= case.window_sd_most:
             faults.append(f"100 ms windows deviate by {smooth:.2f}")
-        if case.longest_block_ms_most and capped and longest >= case.longest_block_ms_most:
+        if case.longest_block_ms_most and longest >= case.longest_block_ms_most:
             faults.append(f"a launch was blocked for {longest:.0f} ms")
         return Result(case, shares, reachable, smooth, longest, target, tuple(faults))
 
@@ -164,6 +184,13 @@ class Bench:
         if len(container.loads) + len(container.late) > 1:
             return 100.0
         return self.reachable(container.loads[0])
+
+    def _reachable_again(self, container: Container, alone: float) -> float:
+        """Where the loop's own pace may be the limit, it is measured before and after the case:
+        the pace of a loop that waits for every kernel is the machine's, and that may change."""
+        if alone > 1.2 * container.cap:
+            return alone
+        return (alone + self._reach(container.loads[0])) / 2
 
     def _split_faults(self, trace: Trace, running: Running, settle: float, end: float) -> list[str]:
         faults = []
@@ -207,31 +234,44 @@ class Bench:
         )
 
     def _burst(self, case: Case) -> Result:
-        """What is idle is lent; the lender is back at its share within 100 ms."""
+        """What is idle is lent; a lender is back at its share within 100 ms, each time."""
         borrower, lender = case.containers
         alone = self.reachable(borrower.loads[0])
-        away = lender.loads[0]
-        trace = Trace()
-        with self.run(case.containers) as running:
-            record(trace, self.node, away.idle_after_s + away.idle_s + 6.0)
-        mine, theirs = (share.pids for share in running.shares)
-        lent = trace.share(mine, away.idle_after_s + 3.0, away.idle_after_s + away.idle_s - 1.0)
-        back = trace.begins(theirs, away.idle_after_s + away.idle_s / 2) or trace.seconds - 2.0
-        shares = tuple(trace.share(pids, back + 0.1, trace.seconds) for pids in (mine, theirs))
-        soon = trace.share(theirs, back + 0.1, back + 0.6)
+        returns = [self._return_of_a_lender(case) for _ in range(RETURNS)]
+        lent = statistics.mean(each.lent for each in returns)
+        shares = tuple(
+            statistics.mean(pair) for pair in zip(*(each.later for each in returns), strict=True)
+        )
         faults = _faults(case, shares, (borrower.cap, lender.cap))
-        if lent < 0.97 * alone:
+        if lent <= 0.97 * alone:
             faults.append(f"borrowed {lent:.2f} of {alone:.2f}")
-        if soon < lender.cap - 5.0:
-            faults.append(f"the lender had {soon:.2f} in the half second after 100 ms")
+        for each in returns:
+            for share, container in zip(each.soon, case.containers, strict=True):
+                if abs(share - container.cap) > RETURN_WITHIN:
+                    faults.append(f"{share:.1f} instead of {container.cap} after 100 ms")
         return Result(
             case,
             (lent, *shares),
             (alone,),
-            trace.window_sd(mine, back + 0.1, trace.seconds),
-            _longest_ms(running),
+            max(each.window_sd for each in returns),
+            max(each.longest_block_ms for each in returns),
             (alone, borrower.cap, lender.cap),
             tuple(faults),
+        )
+
+    def _return_of_a_lender(self, case: Case) -> "Return":
+        away = case.containers[1].loads[0]
+        trace = Trace()
+        with self.run(case.containers) as running:
+            record(trace, self.node, away.idle_after_s + away.idle_s + 2.5, 0.004)
+        mine, theirs = (share.pids for share in running.shares)
+        back = trace.begins(theirs, away.idle_after_s + away.idle_s / 2) or trace.seconds - 2.0
+        return Return(
+            lent=trace.share(mine, away.idle_after_s + 1.0, back - 0.1),
+            soon=tuple(trace.share(pids, back + 0.1, back + 0.2) for pids in (mine, theirs)),
+            later=tuple(trace.share(pids, back + 0.1, trace.seconds) for pids in (mine, theirs)),
+            window_sd=trace.window_sd(mine, back + 0.1, trace.seconds),
+            longest_block_ms=_longest_ms(running),
         )
 
     def _whole(self, case: Case, seconds: float, settle: float) -> Result:
@@ -252,12 +292,10 @@ class Bench:
 
 
 def _faults(case: Case, shares: tuple[float, ...], target: tuple[float, ...]) -> list[str]:
-    """Not far below the target, which a loop's own pace may lower, and not far above the cap."""
-    caps = [container.cap for container in case.containers]
     return [
         f"{share:.2f} instead of {aim:.2f}"
-        for share, aim, cap in zip(shares, target, caps, strict=True)
-        if not aim - case.within <= share <= cap + case.within
+        for share, aim in zip(shares, target, strict=True)
+        if abs(share - aim) > case.within
     ]
 
 
