@@ -47,12 +47,17 @@ def connect_cluster(
     except NoClusterError as error:
         log.warning("works without an API server: %s", error)
         return None
+
+    def learn(pod: PodView) -> None:
+        log.debug("pod %s/%s (%s) is of this node", pod.namespace, pod.name, pod.uid)
+        allocator.learn(pod)
+
     return ClusterLink(
         client,
         Node(
             name=settings.node_name,
             unit_mib=sharing.unit_mib,
-            on_pod=allocator.learn,
+            on_pod=learn,
             on_gone=lambda _pod: on_gone(),
             actual_of=allocator.actual_of,
             resize=lambda uid, container, wanted: allocator.resize(

@@ -28,6 +28,8 @@ class PodResourcesService:
         self.error = ""
         """When set, every call fails with it."""
         self.delay_s = 0.0
+        self.before_answer: Callable[[], object] = lambda: None
+        """Called before a list is made."""
         self.lists = 0
         """How many have been answered."""
         self._tokens = float(LISTS_AT_ONCE)
@@ -55,6 +57,7 @@ class PodResourcesService:
         self, request: api.ListPodResourcesRequest, context: grpc.ServicerContext
     ) -> api.ListPodResourcesResponse:
         self._admit(context)
+        self.before_answer()
         self._manager.update_allocated()
         self.lists += 1
         return api.ListPodResourcesResponse(
