@@ -6,12 +6,14 @@ is away as they hear of everything else that goes wrong.
 """
 
 import ctypes
-import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import pynvml
+
+from deviceplugin.gate import Gate
 
 __all__ = ["GpuFacts", "GpuProcess", "Nvml", "NvmlError", "Vitals", "XidEvent"]
 
@@ -24,6 +26,9 @@ _SESSION_ENDED = frozenset(
     }
 )
 """What a session answers whose driver was unloaded or exchanged under it."""
+
+PATIENCE_S = 5.0
+"""How long opening waits for calls that are under way; longer ones hang in the driver."""
 
 # By compute capability, from there up to the next; NVIDIA publishes these with every architecture.
 _CORES_PER_SM = (((8, 6), 128), ((7, 0), 64), ((6, 1), 128), ((6, 0), 64), ((5, 0), 128))
@@ -95,11 +100,11 @@ class XidEvent:
 
 
 class Nvml:
-    """A session. Any thread may ask; only one may open, close and wait for events."""
+    """A session, for all threads. One that hangs in the driver holds up only the next opening."""
 
     def __init__(self) -> None:
-        # Held during every call, so that no handle is used after its session has ended.
-        self._lock = threading.Lock()
+        # No handle may be used after its session has ended, and no event set after its end.
+        self._gate = Gate()
         self._is_open = False
         self._handles: dict[str, Any] = {}
         self._uuids: dict[int, str] = {}
@@ -111,37 +116,40 @@ class Nvml:
 
     def open(self) -> None:
         """Opens the session, anew if there is one."""
-        self.close()
-        with self._lock:
+        with self._alone():
+            self._close()
             _ask("opening NVML", pynvml.nvmlInit)
             self._is_open = True
 
     def close(self) -> None:
-        with self._lock:
-            if not self._is_open:
-                return
-            self._is_open = False
-            self._events = None
-            self._handles.clear()
-            self._uuids.clear()
-            try:
-                _ask("closing NVML", pynvml.nvmlShutdown)
-            except NvmlError:
-                pass  # the driver took the session with it
+        with self._alone():
+            self._close()
+
+    def _close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._events = None
+        self._handles.clear()
+        self._uuids.clear()
+        try:
+            _ask("closing NVML", pynvml.nvmlShutdown)
+        except NvmlError:
+            pass  # the driver took the session with it
 
     # --- what there is -----------------------------------------------------------------------
 
     def driver(self) -> str:
-        with self._lock:
+        with self._gate.passing():
             return str(_ask("the driver's version", pynvml.nvmlSystemGetDriverVersion))
 
     def count(self) -> int:
-        with self._lock:
+        with self._gate.passing():
             return int(_ask("counting GPUs", pynvml.nvmlDeviceGetCount))
 
     def facts(self, index: int) -> GpuFacts:
         """The GPU with this number; it can be asked about by its uuid from then on."""
-        with self._lock:
+        with self._gate.passing():
             asked = f"GPU {index}"
             handle = _ask(asked, pynvml.nvmlDeviceGetHandleByIndex, index)
             uuid = str(_ask(asked, pynvml.nvmlDeviceGetUUID, handle))
@@ -159,7 +167,7 @@ class Nvml:
 
     def is_linked(self, one: str, other: str) -> bool:
         """Whether NVLinks join the two, directly or through a switch."""
-        with self._lock:
+        with self._gate.passing():
             ends = self._handle(one), self._handle(other)
             capability = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
             status = _ask_or(-1, f"GPU {one}", pynvml.nvmlDeviceGetP2PStatus, *ends, capability)
@@ -167,7 +175,7 @@ class Nvml:
 
     def common_ancestor(self, one: str, other: str) -> int:
         """Where the PCIe paths of the two meet, as an nvmlGpuTopologyLevel_t."""
-        with self._lock:
+        with self._gate.passing():
             ends = self._handle(one), self._handle(other)
             far: int = pynvml.NVML_TOPOLOGY_SYSTEM
             return _ask_or(far, f"GPU {one}", pynvml.nvmlDeviceGetTopologyCommonAncestor, *ends)
@@ -175,7 +183,7 @@ class Nvml:
     # --- how it is ---------------------------------------------------------------------------
 
     def vitals(self, uuid: str) -> Vitals:
-        with self._lock:
+        with self._gate.passing():
             handle, asked = self._handle(uuid), f"GPU {uuid}"
             # A handle may outlive its GPU, so the answer itself is compared.
             if _ask(asked, pynvml.nvmlDeviceGetUUID, handle) != uuid:
@@ -188,7 +196,7 @@ class Nvml:
 
     def processes(self, uuid: str) -> list[GpuProcess]:
         """Who has something on the GPU, each pid once with all that it has."""
-        with self._lock:
+        with self._gate.passing():
             handle, asked = self._handle(uuid), f"the processes of GPU {uuid}"
             found: dict[int, int | None] = {}
             none: list[Any] = []
@@ -204,7 +212,7 @@ class Nvml:
 
     def utilization(self, uuid: str, since_us: int) -> list[Any]:
         """Samples of GPU time per process after a time stamp, as NVML's structs."""
-        with self._lock:
+        with self._gate.passing():
             handle, asked = self._handle(uuid), f"the utilisation of GPU {uuid}"
             none: list[Any] = []
             return _ask_or(none, asked, pynvml.nvmlDeviceGetProcessUtilization, handle, since_us)
@@ -213,7 +221,7 @@ class Nvml:
 
     def watch(self, uuids: Iterable[str]) -> None:
         """From now on `wait` hears of Xids of these GPUs; those without such events stay silent."""
-        with self._lock:
+        with self._alone():
             asked, kinds = "watching for Xids", pynvml.nvmlEventTypeXidCriticalError
             handles = [self._handle(uuid) for uuid in uuids]
             before, self._events = self._events, None
@@ -228,17 +236,30 @@ class Nvml:
         return self._events is not None
 
     def wait(self, timeout_ms: int) -> XidEvent | None:
-        """The next Xid; None when there was none in time. Others may ask meanwhile."""
-        try:
-            event = _ask("waiting for Xids", pynvml.nvmlEventSetWait_v2, self._events, timeout_ms)
-        except NvmlError as error:
-            if error.code == pynvml.NVML_ERROR_TIMEOUT:
+        """The next Xid; None when there was none in time, or nothing is watched."""
+        with self._gate.passing():
+            if self._events is None:
                 return None
-            raise
-        uuid = self._uuids.get(_address(event.device))
+            asked, events = "waiting for Xids", self._events
+            try:
+                event = _ask(asked, pynvml.nvmlEventSetWait_v2, events, timeout_ms)
+            except NvmlError as error:
+                if error.code == pynvml.NVML_ERROR_TIMEOUT:
+                    return None
+                raise
+            uuid = self._uuids.get(_address(event.device))
         if uuid is None or event.eventType != pynvml.nvmlEventTypeXidCriticalError:
             return None
         return XidEvent(uuid, int(event.eventData))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        try:
+            with self._gate.alone(PATIENCE_S):
+                yield
+        except TimeoutError:
+            why = f"the driver has not answered another call for {PATIENCE_S:g} s"
+            raise NvmlError("opening NVML", why, pynvml.NVML_ERROR_TIMEOUT) from None
 
     def _handle(self, uuid: str) -> Any:
         if not self._is_open:

@@ -130,6 +130,18 @@ def test_a_driver_that_comes_later_is_found(node: SimulatedNode, tmp_path: Path)
         assert len(watcher.until(lambda picture: picture["gpus"] != [])["gpus"]) == 4
 
 
+def test_events_are_heard_while_a_probe_hangs_in_the_driver(node: SimulatedNode) -> None:
+    with running("watch_gpus.py", node.env, hang_s=1.0, stop_s=0.1) as watcher:
+        watcher.until(bool)
+        node.inject(1, "nvml-slow=3600s")
+        picture = watcher.until(lambda picture: unusable(picture)[1] != "")
+        assert unusable(picture) == ["", "a probe has hung for 1 s", "", ""]
+        node.inject(2, "xid=62")
+        picture = watcher.until(lambda picture: unusable(picture)[2] != "")
+        assert unusable(picture)[2].startswith("Xid 62")
+        assert watcher.end() == 0, "nor does the agent wait for the driver when it ends"
+
+
 def test_stopping_ends_the_thread_and_the_session(node: SimulatedNode) -> None:
     with running("watch_gpus.py", node.env) as watcher:
         watcher.until(bool)

@@ -7,6 +7,7 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
+from deviceplugin import health
 from deviceplugin.hardware import Hardware
 from deviceplugin.health import HealthWatch
 from deviceplugin.inventory import Choice
@@ -16,6 +17,8 @@ from deviceplugin.nvml import Nvml
 def main() -> None:
     logging.basicConfig(stream=sys.stderr, format="%(message)s", level=logging.INFO)
     options = json.loads(sys.argv[1])
+    health.HANG_S = options.get("hang_s", health.HANG_S)
+    health.STOP_S = options.get("stop_s", health.STOP_S)
     choice = Choice(frozenset(options.get("ours", ())), frozenset(options.get("others", ())))
 
     def publish(hardware: Hardware) -> None:

@@ -191,7 +191,7 @@ def test_amounts_may_differ_from_look_to_look() -> None:
     assert len(suspicions.confirm(verdict([Use(GPU, 1, 9 * GIB)]))) == 1
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(

@@ -167,7 +167,7 @@ def test_memory_that_was_freed_while_we_looked_is_explained(
     assert scene.told == []
 
 
-@settings(max_examples=100, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(garbage=st.binary(max_size=4096), at=st.integers(0, 70_000), cut=st.booleans())
 def test_no_content_of_a_usage_file_stops_the_watch(
     tmp_path_factory: pytest.TempPathFactory, garbage: bytes, at: int, cut: bool

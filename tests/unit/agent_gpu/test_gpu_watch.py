@@ -1,5 +1,6 @@
 """How the watch over GPUs treats a driver that goes, comes back, or shows other GPUs."""
 
+import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -75,6 +76,9 @@ class Driver:
 
     def watch(self, uuids: object) -> None:
         self.watched, self.is_watching = set(cast("set[str]", uuids)), True
+
+    def wait(self, timeout_ms: int) -> None:
+        time.sleep(0.001)
 
 
 @dataclass
