@@ -96,7 +96,7 @@ class ApiClient:
         return other
 
     def get(self, path: str, type: type[T]) -> T:  # noqa: A002 (reads as Kubernetes says it)
-        return _decoder(type).decode(self._request("GET", path))
+        return _decode(type, self._request("GET", path))
 
     def list(
         self,
@@ -119,8 +119,9 @@ class ApiClient:
         parameters["limit"] = str(limit)
         items: list[T] = []
         while True:
-            page = _decoder(_Page[type]).decode(  # type: ignore[valid-type]
-                self._request("GET", path, parameters=parameters)
+            page = _decode(
+                _Page[type],  # type: ignore[valid-type]
+                self._request("GET", path, parameters=parameters),
             )
             items += page.items or ()
             if not page.metadata.continue_:
@@ -188,7 +189,7 @@ class ApiClient:
         self, method: str, path: str, body: Any, content_type: str = "application/json"
     ) -> ObjectMeta:
         answer = self._request(method, path, body=body, content_type=content_type)
-        return _decoder(_Written).decode(answer).metadata
+        return _decode(_Written, answer).metadata
 
     def _request(
         self,
@@ -227,6 +228,14 @@ def connect(kubeconfig: Path | None = None, context: str | None = None) -> ApiCl
     """A client by the usual rules; reads files, but does not talk to the server yet."""
     found = find_connection(kubeconfig, context)
     return ApiClient(found.http, namespace=found.namespace)
+
+
+def _decode(type: type[T], content: bytes) -> T:  # noqa: A002
+    try:
+        return _decoder(type).decode(content)
+    except msgspec.DecodeError as error:
+        # Somebody in between, such as a proxy that asks for a login.
+        raise UnreachableError(f"this is no answer of an API server: {error}") from error
 
 
 def _decoder(type: type[T]) -> msgspec.json.Decoder[T]:  # noqa: A002

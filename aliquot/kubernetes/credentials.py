@@ -9,7 +9,7 @@ import msgspec
 import yaml
 from lightkube.config.client_adapter import Client, ConnectionParams
 from lightkube.config.kubeconfig import KubeConfig, SingleConfig
-from lightkube.config.models import User
+from lightkube.config.models import NameValue, User, UserExec
 from lightkube.core.exceptions import ConfigError
 
 from aliquot.kubernetes.errors import NoClusterError
@@ -18,6 +18,7 @@ __all__ = ["Connection", "find_connection"]
 
 _EXEC_V1 = "client.authentication.k8s.io/v1"
 _HOME_CONFIG = Path("~/.kube/config")
+_SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +48,7 @@ def _config(kubeconfig: Path | None) -> KubeConfig:
     if named:
         return _read(next((each for each in named if each.is_file()), named[0]))
     if "KUBERNETES_SERVICE_HOST" in os.environ:
-        return KubeConfig.from_service_account()
+        return KubeConfig.from_service_account(_SERVICE_ACCOUNT)
     return _read(_HOME_CONFIG)
 
 
@@ -68,9 +69,23 @@ def _with_user(config: SingleConfig | None) -> SingleConfig:
     if config is None:
         raise ConfigError("the kubeconfig has no current context")
     user = config.user or User()
-    if user.exec is not None and user.exec.apiVersion == _EXEC_V1:
-        # The answer has the same form as v1beta1's, the only one that lightkube knows by name.
-        user = msgspec.structs.replace(
-            user, exec=msgspec.structs.replace(user.exec, apiVersion=f"{_EXEC_V1}beta1")
-        )
+    if user.exec is not None:
+        user = msgspec.structs.replace(user, exec=_with_version(user.exec))
     return config._replace(user=user)
+
+
+def _with_version(plugin: UserExec) -> UserExec:
+    """Tells a credential plugin which form its answer shall have, as kubectl does."""
+    told = {
+        "kind": "ExecCredential",
+        "apiVersion": plugin.apiVersion,
+        "spec": {"interactive": False},
+    }
+    variable = NameValue("KUBERNETES_EXEC_INFO", msgspec.json.encode(told).decode())
+    version = plugin.apiVersion
+    # The answer has the same form as v1beta1's, the latest that lightkube knows by name.
+    return msgspec.structs.replace(
+        plugin,
+        apiVersion=f"{version}beta1" if version == _EXEC_V1 else version,
+        env=[*(plugin.env or ()), variable],
+    )

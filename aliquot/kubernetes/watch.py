@@ -90,9 +90,10 @@ class Watch(Generic[T]):
         stream = self._response.extensions.get("network_stream")
         line = stream.get_extra_info("socket") if stream is not None else None
         if line is not None:
-            # Closing the descriptor would leave the reader asleep (or let it read a stranger's).
+            # Closing the descriptor would leave the reader asleep, or let it read a stranger's. And
+            # not by TLS: a TLS socket's own shutdown takes away what the reader uses.
             with contextlib.suppress(OSError):
-                line.shutdown(socket.SHUT_RDWR)
+                socket.socket.shutdown(line, socket.SHUT_RDWR)
 
     def _lines(self) -> Iterator[bytes]:
         pieces: list[bytes] = []

@@ -2,6 +2,7 @@
 
 import socket
 import socketserver
+import ssl
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -41,12 +42,24 @@ class Listener(socketserver.ThreadingMixIn, socketserver.TCPServer):
     request_queue_size = 128
     allow_reuse_address = True
 
-    def __init__(self, answer: Callable[[Request], Answer]) -> None:
+    def __init__(
+        self, answer: Callable[[Request], Answer], tls: ssl.SSLContext | None = None
+    ) -> None:
         self.answer = answer
+        self._tls = tls
         self.away = False
         self._connections: set[socket.socket] = set()
         self._guard = threading.Lock()
         super().__init__(("127.0.0.1", 0), _Handler)
+
+    def get_request(self) -> tuple[Any, Any]:
+        connection, address = super().get_request()
+        if self._tls is not None:
+            # The handshake comes with the first read, in the connection's own thread.
+            connection = self._tls.wrap_socket(
+                connection, server_side=True, do_handshake_on_connect=False
+            )
+        return connection, address
 
     def process_request(self, request: Any, client_address: Any) -> None:
         with self._guard:
@@ -66,7 +79,7 @@ class Listener(socketserver.ThreadingMixIn, socketserver.TCPServer):
         with self._guard:
             for each in self._connections:
                 try:
-                    each.shutdown(socket.SHUT_RDWR)
+                    socket.socket.shutdown(each, socket.SHUT_RDWR)
                 except OSError:
                     pass  # the client was faster
 

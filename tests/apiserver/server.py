@@ -2,6 +2,7 @@
 
 import copy
 import re
+import ssl
 import threading
 import time
 import uuid
@@ -40,7 +41,7 @@ class ApiServer:
     `skip` of them pass, then `times` are met.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.requests: list[Request] = []
         """What clients have asked, in order of arrival."""
         self._store = Store()
@@ -49,7 +50,8 @@ class ApiServer:
         self._faults = Faults()
         self._stopping = threading.Event()
         self._clients: list[ApiClient] = []
-        self._listener = Listener(self._answer)
+        self._listener = Listener(self._answer, tls)
+        self._scheme = "http" if tls is None else "https"
         self._thread = threading.Thread(
             target=self._listener.serve_forever, args=(0.05,), name="api server"
         )
@@ -77,7 +79,7 @@ class ApiServer:
     @property
     def url(self) -> str:
         host, port = self._listener.server_address[:2]
-        return f"http://{host!s}:{port}"
+        return f"{self._scheme}://{host!s}:{port}"
 
     def client(self) -> ApiClient:
         """Closed with the server."""

@@ -1,16 +1,13 @@
 """Requests through the real client: what comes back, and what each failure looks like."""
 
-import base64
 import threading
-from pathlib import Path
 
 import msgspec
 import pytest
-import yaml
 
 from aliquot.kubernetes import paths
-from aliquot.kubernetes.client import ApiClient, connect
-from aliquot.kubernetes.errors import ApiError, NoClusterError, UnreachableError
+from aliquot.kubernetes.client import ApiClient
+from aliquot.kubernetes.errors import ApiError, UnreachableError
 from aliquot.kubernetes.objects import Node, Pod, created_s, request_of
 from aliquot.kubernetes.watch import ChangeKind
 from aliquot.protocol import names
@@ -223,80 +220,11 @@ def test_names_from_users_cannot_leave_their_place() -> None:
     assert paths.pod_path("a/b", "../nodes") == "/api/v1/namespaces/a%2Fb/pods/..%2Fnodes"
 
 
-def kubeconfig(server: ApiServer, folder: Path, user: dict[str, object]) -> Path:
-    path = folder / "config"
-    path.write_text(
-        yaml.safe_dump(
-            {
-                "clusters": [{"name": "c", "cluster": {"server": server.url}}],
-                "users": [{"name": "u", "user": user}],
-                "contexts": [
-                    {"name": "x", "context": {"cluster": "c", "user": "u", "namespace": "team"}}
-                ],
-                "current-context": "x",
-            }
-        )
-    )
-    return path
-
-
-def test_connect_takes_server_user_and_namespace_from_a_kubeconfig(
-    server: ApiServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_words_of_somebody_in_between_are_not_taken_for_an_answer(
+    server: ApiServer, client: ApiClient
 ) -> None:
-    server.add(node("n1"))
-    path = kubeconfig(server, tmp_path, {"token": "secret"})
-    monkeypatch.setenv("KUBECONFIG", f"{tmp_path / 'not there'}:{path}")
-    client = connect()
-    assert client.namespace == "team"
-    client.get(paths.node_path("n1"), Node)
-    assert server.requests[-1].headers["Authorization"] == "Bearer secret"
-    assert server.requests[-1].headers["User-Agent"].startswith("aliquot/")
-    client.close()
-
-
-@pytest.mark.parametrize("version", ["v1", "v1beta1"])
-def test_connect_asks_credential_plugins(server: ApiServer, tmp_path: Path, version: str) -> None:
-    server.add(node("n1"))
-    plugin = tmp_path / "plugin"
-    plugin.write_text('#!/bin/sh\necho \'{"status": {"token": "of the plugin"}}\'\n')
-    plugin.chmod(0o755)
-    user = {
-        "exec": {"apiVersion": f"client.authentication.k8s.io/{version}", "command": str(plugin)}
-    }
-    client = connect(kubeconfig(server, tmp_path, user))
-    client.get(paths.node_path("n1"), Node)
-    assert server.requests[-1].headers["Authorization"] == "Bearer of the plugin"
-    client.close()
-
-
-def test_connect_needs_no_user(server: ApiServer, tmp_path: Path) -> None:
-    path = kubeconfig(server, tmp_path, {})
-    told = yaml.safe_load(path.read_text())
-    del told["contexts"][0]["context"]["user"]
-    told["users"] = None
-    path.write_text(yaml.safe_dump(told))
-    client = connect(path)
-    assert client.list(paths.PODS, Pod).items == []
-    client.close()
-
-
-@pytest.mark.parametrize("text", ["", "clusters: 5", "{", "clusters: []\ncontexts: []\n"])
-def test_an_unusable_kubeconfig_says_what_to_do(tmp_path: Path, text: str) -> None:
-    path = tmp_path / "config"
-    path.write_text(text)
-    with pytest.raises(NoClusterError, match="KUBECONFIG"):
-        connect(path)
-    with pytest.raises(NoClusterError, match="not found"):
-        connect(tmp_path / "none")
-
-
-def test_a_bad_certificate_of_a_kubeconfig_is_no_traceback(
-    server: ApiServer, tmp_path: Path
-) -> None:
-    path = kubeconfig(server, tmp_path, {"token": "secret"})
-    told = yaml.safe_load(path.read_text())
-    wrong = base64.b64encode(b"no certificate").decode()
-    told["clusters"][0]["cluster"]["certificate-authority-data"] = wrong
-    path.write_text(yaml.safe_dump(told))
-    with pytest.raises(NoClusterError):
-        connect(path)
+    server.put("/api/v1/nodes/n1", {"spec": "log in first"})
+    with pytest.raises(UnreachableError, match="no answer of an API server"):
+        client.get(paths.node_path("n1"), Node)
+    with pytest.raises(UnreachableError, match="no answer of an API server"):
+        client.list(paths.NODES, Node)
