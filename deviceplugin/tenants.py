@@ -14,6 +14,7 @@ from deviceplugin.procfs import FileId, ProcessView
 from deviceplugin.sources import ContainerKey
 
 __all__ = [
+    "FOLDER_NAMES",
     "SLACK_BYTES",
     "Account",
     "Breach",
@@ -31,6 +32,10 @@ SLACK_BYTES = 64 << 20
 CONFIRMED_AFTER = 3
 """In how many looks in a row a breach must be seen. NVML and the account are read one after the
 other, and a program may allocate in between."""
+
+
+FOLDER_NAMES = 3
+"""How many names at the end of a path tell an allocation's folder."""
 
 
 class Kind(Enum):
@@ -55,7 +60,7 @@ class Tenant:
     usages: frozenset[FileId] = frozenset()
     """Its usage files."""
     folders: frozenset[tuple[int, int, str]] = frozenset()
-    """Devices of those files, and how their folder shows in a container's mounts: by the last two
+    """Devices of those files, and how their folder shows in a container's mounts: by the last
     names of its path, or by none where it is a file system of its own."""
 
     @property
@@ -143,7 +148,7 @@ def _by_files(
             return by_usage[usage]
     for mount in process.mounts:
         # A file system of its own is mounted at its root; a plain folder is known by its name.
-        tail = "/".join(mount.root.split("/")[-2:]).strip("/")
+        tail = "/".join(mount.root.split("/")[-FOLDER_NAMES:]).strip("/")
         owner = by_folder.get((mount.major, mount.minor, tail))
         if owner is not None:
             return owner

@@ -11,7 +11,17 @@ from pathlib import Path
 from deviceplugin.allocator import ContainerAllocation
 from deviceplugin.nvml import Nvml, NvmlError
 from deviceplugin.procfs import ProcessView, ProcFs, file_id
-from deviceplugin.tenants import Account, Breach, Kind, Suspicions, Tenant, Use, attribute, judge
+from deviceplugin.tenants import (
+    FOLDER_NAMES,
+    Account,
+    Breach,
+    Kind,
+    Suspicions,
+    Tenant,
+    Use,
+    attribute,
+    judge,
+)
 from shim import limits, usage
 from shim.limits import LimitsError
 from shim.usage import UsageError
@@ -60,14 +70,19 @@ class TenantWatch(threading.Thread):
         shims: Callable[[], Iterable[Path]],
         report: Callable[[Breach], None],
         proc: Path = Path("/proc"),
+        is_excused: Callable[[ContainerAllocation], bool] = lambda _: False,
     ) -> None:
-        """`gpus` are uuids, `shims` all versions of the library that containers may have loaded."""
+        """`gpus` are uuids, `shims` all versions of the library that containers may have loaded.
+
+        `is_excused` tells containers that were not given the shim, because their pod asked so.
+        """
         super().__init__(name="tenants", daemon=True)
         self._nvml = nvml
         self._gpus = gpus
         self._allocations = allocations
         self._shims = shims
         self._report = report
+        self._is_excused = is_excused
         self._proc = ProcFs(proc)
         self._views: dict[int, _Seen] = {}
         self._known: dict[str, _Known] = {}
@@ -128,7 +143,8 @@ class TenantWatch(threading.Thread):
         for name, allocation in allocations.items():
             before = self._known.get(name)
             if before is None or before.allocation != allocation or before.is_stale(now_s):
-                before = _Known(allocation, now_s, _tenant(allocation))
+                has_shim = not self._is_excused(allocation)
+                before = _Known(allocation, now_s, _tenant(allocation, has_shim))
             known[name] = before
         self._known = known
         return [each.tenant for each in known.values()]
@@ -170,7 +186,7 @@ class TenantWatch(threading.Thread):
         return frozenset(inodes)
 
 
-def _tenant(allocation: ContainerAllocation) -> Tenant:
+def _tenant(allocation: ContainerAllocation, has_shim: bool) -> Tenant:
     """As it can be recognised; what it may have is read when it uses something."""
     usages, folders = set(), set()
     for path in (allocation.memory_usage, allocation.compute_usage):
@@ -179,7 +195,8 @@ def _tenant(allocation: ContainerAllocation) -> Tenant:
         try:
             folder = file_id(path.parent)
             has_own_device = folder.device != file_id(path.parent.parent).device
-            folders.add((*folder.device, "" if has_own_device else "/".join(path.parts[-3:-1])))
+            tail = "" if has_own_device else "/".join(path.parent.parts[-FOLDER_NAMES:])
+            folders.add((*folder.device, tail))
             usages.add(file_id(path))
         except OSError:
             continue  # removed by the tenant, or by us
@@ -188,7 +205,7 @@ def _tenant(allocation: ContainerAllocation) -> Tenant:
         key=allocation.key,
         pod_uid=allocation.pod_uid,
         caps={},
-        has_shim=allocation.memory_limits is not None,
+        has_shim=has_shim and allocation.memory_limits is not None,
         usages=frozenset(usages),
         folders=frozenset(folders),
     )

@@ -131,7 +131,7 @@ def test_programs_of_the_host_are_its_own_business() -> None:
 # --- responsibility ----------------------------------------------------------------------------
 
 FIRST = Tenant("t1", None, "uid-1", {}, usages=frozenset({FILE}), folders=frozenset({(0, 55, "")}))
-SECOND = Tenant("t2", None, "uid-1", {}, folders=frozenset({(8, 1, "abc/usage")}))
+SECOND = Tenant("t2", None, "uid-1", {}, folders=frozenset({(8, 1, "alloc/abc/usage")}))
 
 
 def test_a_process_is_known_by_the_files_of_its_container() -> None:

@@ -1,6 +1,8 @@
 """The watch over tenants survives whatever it finds in their files."""
 
+import os
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -89,7 +91,9 @@ class Scene:
             member=None,
         )
 
-    def watch(self) -> TenantWatch:
+    def watch(
+        self, is_excused: Callable[[ContainerAllocation], bool] = lambda _: False
+    ) -> TenantWatch:
         return TenantWatch(
             cast("Nvml", self.driver),
             gpus=lambda: [GPU],
@@ -97,6 +101,7 @@ class Scene:
             shims=lambda: [self.shim, self.folder / "an-old-one.so"],
             report=self.told.append,
             proc=self.folder / "proc",
+            is_excused=is_excused,
         )
 
     def look_often(self) -> set[Kind]:
@@ -124,6 +129,33 @@ def test_the_shim_counts_under_any_version_that_is_installed(scene: Scene) -> No
     assert Kind.SHIM_MISSING not in scene.look_often()
     scene.shim.unlink()
     assert Kind.SHIM_MISSING in scene.look_often()
+
+
+def test_who_was_excused_from_the_shim_needs_none(scene: Scene) -> None:
+    scene.shim.unlink()
+    watch = scene.watch(is_excused=lambda allocation: allocation.pod_uid == UID)
+    scene.driver.used_bytes = 3 * GIB
+    for _ in range(CONFIRMED_AFTER):
+        watch.look()
+    assert scene.told == []
+    scene.driver.used_bytes = 5 * GIB
+    for _ in range(CONFIRMED_AFTER):
+        watch.look()
+    assert [breach.kind for breach in scene.told] == [Kind.OVER_CAP]
+
+
+def test_a_process_is_known_by_the_mounts_of_its_container(scene: Scene) -> None:
+    """Without its pod's name in the cgroup, and without the shim."""
+    process = scene.folder / "proc" / str(PID)
+    (process / "cgroup").write_text("0::/\n")
+    (process / "maps").write_text("")
+    assert scene.look_often() == set(), "a process of the host, as it seems"
+    device = scene.usage.parent.stat().st_dev
+    (process / "mountinfo").write_text(
+        f"7 1 {os.major(device)}:{os.minor(device)} {scene.usage.parent} /run/aliquot/memory"
+        " rw - ext4 /dev/sda1 rw\n"
+    )
+    assert scene.look_often() == {Kind.SHIM_MISSING, Kind.NOT_BOOKED}
 
 
 def test_a_gpu_that_does_not_answer_accuses_nobody(scene: Scene) -> None:
