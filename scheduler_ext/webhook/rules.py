@@ -79,8 +79,11 @@ def check_outlook(
             f"{names.WEIGHT} has no effect with {names.POLICY}: fixed, which never borrows"
         )
     kinds = catalog.eligible(request)
+    if not catalog.kinds:
+        findings.warn("the cluster has no GPUs now; the pod waits until a node agent reports some")
+        return
     if not kinds:
-        known = ", ".join(catalog.models) or "none at all"
+        known = ", ".join(catalog.models)
         findings.warn(f"no GPU fits {names.GPU_MODEL} and {names.GPU_UUID} now; there are: {known}")
         return
     most = max(kind.memory_units for kind in kinds)

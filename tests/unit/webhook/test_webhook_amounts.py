@@ -140,6 +140,9 @@ def test_what_may_come_later_is_a_warning():
     unknown = review(pod(container(memory="4Gi", compute="30"), gpu_model="H100"))
     assert unknown.allowed
     assert f"there are: {A100.model}" in unknown.warnings[0]
+    empty = review(pod(container(memory="4Gi", compute="30")), catalog=GpuCatalog())
+    assert empty.allowed
+    assert "the cluster has no GPUs now" in empty.warnings[0]
 
 
 def test_annotations_without_a_share_are_a_warning():
