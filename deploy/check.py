@@ -14,7 +14,8 @@ import yaml
 from aliquot import __version__
 from aliquot.protocol import names
 from deploy import chart, webhooks
-from deviceplugin.settings import ROWS
+from deviceplugin.settings import ROWS as AGENT_ROWS
+from scheduler_ext.settings import ROWS as EXTENDER_ROWS
 
 __all__ = ["problems"]
 
@@ -22,8 +23,6 @@ HERE = Path(__file__).parent
 OVERLAYS = ("simulated", "nvidia-runtime", "cdi")
 # Of operators whose schemas are not Kubernetes' own.
 FOREIGN = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
-# Read by others than our programs.
-OTHERS_VARIABLES = {"LD_LIBRARY_PATH", "NODE_NAME", "POD_NAME", "POD_NAMESPACE"}
 
 Object = dict[str, Any]
 
@@ -78,23 +77,30 @@ def _schema_problems(where: str, objects: Iterable[Object]) -> Iterator[str]:
 
 
 def _variable_problems(where: str, objects: Iterable[Object]) -> Iterator[str]:
-    """A setting that the agent does not know would be ignored without a word."""
-    known = {row.variable for row in ROWS} | OTHERS_VARIABLES
+    """A setting that a program does not know would be ignored without a word."""
+    known = {
+        "agent": {row.variable for row in AGENT_ROWS},
+        "extender": {row.variable for row in EXTENDER_ROWS},
+    }
     for each in objects:
-        if each["kind"] != "DaemonSet":
+        if each["kind"] not in ("DaemonSet", "Deployment"):
             continue
         for container in each["spec"]["template"]["spec"]["containers"]:
-            for variable in container["env"]:
+            for variable in container.get("env", ()):
                 name = variable["name"]
-                if name not in known and not name.startswith("NVIDIA_"):
-                    yield f"{where}: the agent has no setting {name}"
+                if name.startswith("ALIQUOT_") and name not in known[container["name"]]:
+                    yield f"{where}: the {container['name']} has no setting {name}"
 
 
 def _image_tag() -> Iterator[str]:
-    kustomization = yaml.safe_load((HERE / "base/kustomization.yaml").read_text())
-    (image,) = kustomization["images"]
-    if image["newTag"] != __version__:
-        yield f"base/kustomization.yaml names version {image['newTag']}, this is {__version__}"
+    for name in ("base", "overlays/simulated"):
+        kustomization = yaml.safe_load((HERE / name / "kustomization.yaml").read_text())
+        (image,) = kustomization["images"]
+        if image["newTag"] != __version__:
+            yield f"{name} names version {image['newTag']}, this is {__version__}"
+    described = yaml.safe_load((chart.CHART / "Chart.yaml").read_text())
+    if described["appVersion"] != __version__:
+        yield f"the chart names version {described['appVersion']}, this is {__version__}"
 
 
 def _scheduler_settings() -> Iterator[str]:

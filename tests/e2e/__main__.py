@@ -3,15 +3,13 @@
 import sys
 
 from tests.e2e.cluster import prepare
-from tests.e2e.places import cache, running
+from tests.e2e.places import cache
 from tests.e2e.sandbox import clean_up, only_cluster, start_inside
 
 
 def main() -> int:
-    prepare()
     with only_cluster():
-        clean_up()
-        running().mkdir(parents=True)
+        prepare()
         words = sys.argv[1:] or ["tests/e2e"]
         try:
             # A cluster is slow to answer, and one machine can hold only one.

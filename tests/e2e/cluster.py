@@ -28,7 +28,15 @@ def prepare() -> None:
     """Everything that needs the network or takes long, before the cluster is cut off."""
     check_tools()
     build_all()
-    archives()
+    made = archives()
+    clean_up()
+    running().mkdir(parents=True)
+    # The checkout may change while its cluster runs; the images stay those of its start.
+    _images_file().write_text(json.dumps({tag: str(path) for tag, path in made.items()}))
+
+
+def _images_file() -> Path:
+    return running() / "images.json"
 
 
 class Cluster:
@@ -76,8 +84,8 @@ class Cluster:
         """Boots a node, gives it the images, and lets it join."""
         node.boot()
         ip("route", "replace", node.pods, "via", node.machine.address)
-        for archive in archives().values():
-            node.load(archive)
+        for archive in json.loads(_images_file().read_text()).values():
+            node.load(Path(archive))
         node.join()
 
     def stop(self) -> None:
@@ -146,11 +154,9 @@ def _hold(nodes: int) -> None:
 
 
 def _up(words: Iterable[str]) -> None:
-    prepare()
     if (running() / "pid").exists():
         raise SystemExit("e2e: a cluster is up already; `down` ends it")
-    clean_up()
-    running().mkdir(parents=True)
+    prepare()
     started = time.monotonic()
     with (running() / "hold.log").open("wb") as log:
         held = start_inside(

@@ -8,6 +8,8 @@ import pytest
 
 if TYPE_CHECKING:
     from tests.e2e.cluster import Cluster
+    from tests.e2e.installation import Installation
+    from tests.e2e.workloads import Workloads
 
 INSIDE = os.environ.get("ALIQUOT_E2E") == "1"
 
@@ -20,3 +22,23 @@ def cluster() -> "Iterator[Cluster]":
 
     with Cluster() as started:
         yield started
+
+
+@pytest.fixture(scope="session")
+def installed(cluster: "Cluster") -> "Installation":
+    """Aliquot, from its own manifests, as docs/install.md says."""
+    from tests.e2e.installation import Installation
+
+    installation = Installation(cluster)
+    installation.install()
+    return installation
+
+
+@pytest.fixture
+def workloads(installed: "Installation") -> "Iterator[Workloads]":
+    from tests.e2e.workloads import Workloads
+
+    installed.await_ready()
+    started = Workloads(installed.cluster)
+    yield started
+    started.end()

@@ -55,6 +55,9 @@ class Node:
         listed = self._ctr("--namespace=k8s.io", "tasks", "list", "--quiet")
         return listed.split()
 
+    def kill(self, container: str) -> None:
+        self._ctr("--namespace=k8s.io", "tasks", "kill", "--signal=SIGKILL", container)
+
     def crash(self) -> None:
         self.machine.power_off()
 

@@ -1,0 +1,46 @@
+{{/* On every object. */}}
+{{- define "aliquot.labels" -}}
+{{ include "aliquot.podLabels" . }}
+app.kubernetes.io/managed-by: {{ .Release.Service }}
+helm.sh/chart: {{ .Chart.Name }}-{{ .Chart.Version }}
+{{- end }}
+
+{{/* On pods, which are not to be restarted for another version of the chart. */}}
+{{- define "aliquot.podLabels" -}}
+app.kubernetes.io/name: aliquot
+app.kubernetes.io/part-of: aliquot
+{{- end }}
+
+{{- define "aliquot.schedulerConfig" -}}
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+leaderElection:
+  leaderElect: true
+  resourceNamespace: {{ .Release.Namespace }}
+  resourceName: aliquot-scheduler
+# A sample of the nodes would hide the best GPU.
+percentageOfNodesToScore: 100
+profiles:
+  - schedulerName: aliquot-scheduler
+extenders:
+  - urlPrefix: http://aliquot-extender.{{ .Release.Namespace }}.svc:9420/scheduler
+    filterVerb: filter
+    prioritizeVerb: prioritize
+    preemptVerb: preempt
+    bindVerb: bind
+    # The scheduler's own scores add up to some hundred points; ours are multiplied by ten times this.
+    weight: 100
+    nodeCacheCapable: true
+    # Without the extender nobody knows which GPU has room: pods wait for it.
+    ignorable: false
+    httpTimeout: 30s
+    managedResources:
+      - name: aliquot.dev/gpu-memory
+        ignoredByScheduler: false
+      - name: aliquot.dev/gpu-compute
+        ignoredByScheduler: false
+{{- end }}
+
+{{- if not (has .Values.gpus (list "simulated" "nvidia-runtime" "cdi")) }}
+{{- fail (printf "gpus must be simulated, nvidia-runtime or cdi, not %q" .Values.gpus) }}
+{{- end }}

@@ -1,0 +1,144 @@
+"""Aliquot on the test cluster, installed as docs/install.md says, and what its node agents see."""
+
+import json
+import subprocess
+import sys
+import time
+from typing import Any
+
+from aliquot.protocol import names
+from tests.e2e.cluster import Cluster
+from tests.e2e.daemons import await_true
+from tests.e2e.node import Node
+from tests.e2e.places import CHECKOUT
+
+__all__ = ["GPUS_A_NODE", "NAMESPACE", "OVERLAY", "UNITS_A_GPU", "Installation"]
+
+NAMESPACE = "aliquot-system"
+OVERLAY = CHECKOUT / "deploy/overlays/simulated"
+STATE = "/run/aliquot-simulated/node"
+GPUS_A_NODE = 2
+UNITS_A_GPU = 320
+"""80 GiB in units of 256 MiB."""
+
+
+class Installation:
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+
+    def install(self) -> None:
+        self.cluster.kubectl("apply", "-k", str(OVERLAY))
+        self.await_ready()
+
+    def await_ready(self) -> None:
+        """Until pods with a share of a GPU can start on every node."""
+        for workload in ("daemonset/aliquot-agent", *DEPLOYMENTS):
+            self.cluster.kubectl(
+                "rollout", "status", workload, f"--namespace={NAMESPACE}", "--timeout=300s"
+            )
+        await_true("someone leads", self._is_led)
+        for node in self.cluster.nodes:
+            await_true(
+                f"{node.name} advertises its GPUs",
+                lambda node=node: self.allocatable(node) == GPUS_A_NODE * UNITS_A_GPU,  # type: ignore[misc]
+            )
+
+    def allocatable(self, node: Node, resource: str = names.MEMORY_RESOURCE) -> int:
+        found = self.cluster.find("node", node.name)
+        return int(found["status"]["allocatable"].get(resource, 0)) if found else 0
+
+    def _is_led(self) -> bool:
+        slices = self.cluster.every(
+            "endpointslices",
+            f"--namespace={NAMESPACE}",
+            "-l",
+            "kubernetes.io/service-name=aliquot-extender",
+        )
+        return any(endpoint for each in slices for endpoint in each.get("endpoints") or ())
+
+    def uninstall(self) -> None:
+        self.cluster.kubectl("delete", "-k", str(OVERLAY), "--wait=true", "--timeout=180s")
+
+    def pods(self, component: str) -> list[dict[str, Any]]:
+        return self.cluster.every(
+            "pods", f"--namespace={NAMESPACE}", "-l", f"app.kubernetes.io/component={component}"
+        )
+
+    def agent_on(self, node: str) -> str:
+        (name,) = [
+            each["metadata"]["name"]
+            for each in self.pods("agent")
+            if each["spec"]["nodeName"] == node and "deletionTimestamp" not in each["metadata"]
+        ]
+        return str(name)
+
+    def kill_container(self, node: Node, pod_name: str) -> None:
+        """SIGKILL to the first process of each container of one of our pods."""
+        found = self.cluster.find("pod", pod_name, NAMESPACE)
+        assert found is not None
+        before = _restarts(found)
+        for status in found["status"]["containerStatuses"]:
+            container = status["containerID"].removeprefix("containerd://")
+            node.kill(container)
+
+        def came_back() -> bool:
+            again = self.cluster.find("pod", pod_name, NAMESPACE)
+            return again is None or _restarts(again) > before
+
+        await_true(f"{pod_name} is started again", came_back)
+
+    def simulated(self, node: Node) -> dict[str, Any]:
+        """GPUs and processes as the simulator knows them: exact, whatever anybody claims."""
+        shown = node.machine.run(
+            *("env", f"PYTHONPATH={CHECKOUT}", sys.executable, "-m", "aliquot.cli"),
+            *("sim", "status", "-o", "json", f"--state={STATE}"),
+        )
+        status: dict[str, Any] = json.loads(shown)
+        return status
+
+    def fault(self, node: Node, gpu: int, *faults: str) -> None:
+        node.machine.run(
+            *("env", f"PYTHONPATH={CHECKOUT}", sys.executable, "-m", "aliquot.cli"),
+            *("sim", "fault", f"gpu{gpu}", *faults, f"--state={STATE}"),
+        )
+
+    def metrics(self, component: str) -> str:
+        """Of all pods of a component, as Prometheus would read them."""
+        texts = []
+        for each in self.pods(component):
+            port = {"agent": 9410, "extender": 9420}[component]
+            address = f"http://{each['status']['podIP']}:{port}/metrics"
+            answer = subprocess.run(
+                [sys.executable, "-c", FETCH, address], check=False, capture_output=True, text=True
+            )
+            texts.append(answer.stdout)
+        return "\n".join(texts)
+
+    def busy_shares(self, node: Node, seconds: float) -> dict[int, float]:
+        """Percent of time in which a GPU worked for each process, by host pid."""
+        before, started = self._busy_ns(node), time.monotonic_ns()
+        time.sleep(seconds)
+        after, ended = self._busy_ns(node), time.monotonic_ns()
+        return {
+            pid: 100.0 * (after[pid] - before[pid]) / (ended - started)
+            for pid in after
+            if pid in before
+        }
+
+    def _busy_ns(self, node: Node) -> dict[int, int]:
+        return {
+            process["host_pid"]: sum(use["busy_ns"] for use in process["devices"])
+            for process in self.simulated(node)["processes"]
+        }
+
+
+DEPLOYMENTS = ("deployment/aliquot-extender", "deployment/aliquot-scheduler")
+
+FETCH = """
+import sys, urllib.request
+print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())
+"""
+
+
+def _restarts(pod: dict[str, Any]) -> int:
+    return sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))

@@ -1,0 +1,135 @@
+"""Pods that tests start, and what they are waited for."""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from aliquot.protocol import names
+from tests.e2e.cluster import Cluster
+from tests.e2e.daemons import await_true
+from tests.e2e.images import CLIENT_IMAGE
+
+__all__ = ["Workloads", "pod"]
+
+PATIENCE_S = 180.0
+
+
+def pod(
+    name: str,
+    *actions: str,
+    memory: str | int | None = None,
+    compute: int | None = None,
+    annotations: Mapping[str, str] | None = None,
+    **spec: Any,
+) -> dict[str, Any]:
+    """A pod of one container with the test's CUDA program; annotations without our prefix."""
+    asked = {names.MEMORY_RESOURCE: memory, names.COMPUTE_RESOURCE: compute}
+    limits = {name: str(amount) for name, amount in asked.items() if amount is not None}
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {
+            "name": name,
+            "namespace": "default",
+            "annotations": {
+                f"{names.DOMAIN}/{key}": value for key, value in (annotations or {}).items()
+            },
+        },
+        "spec": {
+            "restartPolicy": "Never",
+            "terminationGracePeriodSeconds": 5,
+            "containers": [
+                {
+                    "name": "main",
+                    "image": CLIENT_IMAGE,
+                    "imagePullPolicy": "Never",
+                    "args": list(actions),
+                    "resources": {"limits": limits},
+                }
+            ],
+            **spec,
+        },
+    }
+
+
+class Workloads:
+    """The pods of one test; all of them end with it."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self.cluster = cluster
+        self._started: list[str] = []
+
+    def start(self, *pods: dict[str, Any]) -> str:
+        """What kubectl answered, warnings included."""
+        self._started += [each["metadata"]["name"] for each in pods]
+        listed = {"apiVersion": "v1", "kind": "List", "items": list(pods)}
+        return self.cluster.kubectl("apply", "-f", "-", text=json.dumps(listed), check=False)
+
+    def end(self, *wanted: str) -> None:
+        """Until they are gone from the node, too."""
+        ended = wanted or tuple(self._started)
+        if ended:
+            self.cluster.kubectl(
+                "delete", "pod", *ended, "--ignore-not-found", "--wait=true", "--timeout=120s"
+            )
+        self._started = [name for name in self._started if name not in ended]
+
+    def await_phase(
+        self, name: str, phase: str = "Running", patience_s: float = PATIENCE_S
+    ) -> None:
+        try:
+            await_true(f"pod {name} is {phase}", lambda: self.phase(name) == phase, patience_s)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n{self.describe(name)}") from None
+
+    def phase(self, name: str) -> str:
+        found = self.cluster.find("pod", name)
+        return str(found["status"].get("phase", "")) if found else ""
+
+    def describe(self, name: str) -> str:
+        return self.cluster.kubectl("describe", "pod", name, check=False)
+
+    def await_description(self, name: str, text: str, patience_s: float = PATIENCE_S) -> None:
+        try:
+            await_true(f"{name}: {text}", lambda: text in self.describe(name), patience_s)
+        except TimeoutError as error:
+            raise TimeoutError(f"{error}\n{self.describe(name)}") from None
+
+    def await_line(self, name: str, key: str, patience_s: float = PATIENCE_S) -> Any:
+        """What the pod's program printed under `key`."""
+        found: list[Any] = []
+
+        def printed() -> bool:
+            found[:] = [line[key] for line in self.lines(name) if key in line]
+            return bool(found)
+
+        try:
+            await_true(f"{name} prints {key}", printed, patience_s)
+        except TimeoutError as error:
+            log = self.cluster.kubectl("logs", name, check=False)
+            raise TimeoutError(f"{error}\n{log}\n{self.describe(name)}") from None
+        return found[-1]
+
+    def lines(self, name: str) -> list[dict[str, Any]]:
+        lines = self.cluster.kubectl("logs", name, check=False).splitlines()
+        return [json.loads(line) for line in lines if line.startswith("{")]
+
+    def node_of(self, name: str) -> str:
+        found = self.cluster.find("pod", name)
+        assert found is not None, f"there is no pod {name}"
+        return str(found["spec"].get("nodeName", ""))
+
+    def slices(self, name: str, annotation: str = names.ACTUAL) -> list[tuple[str, int, int]]:
+        """GPU, memory units and percent of each slice that the node has given."""
+        text: list[str] = []
+
+        def given() -> bool:
+            found = self.cluster.find("pod", name)
+            text[:] = (
+                [found["metadata"].get("annotations", {}).get(annotation, "")] if found else []
+            )
+            return bool(text and text[0])
+
+        await_true(f"{name} has {annotation}", given)
+        containers: dict[str, list[list[Any]]] = json.loads(text[0])["containers"]
+        return [(each[0], each[1], each[2]) for slices in containers.values() for each in slices]
