@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Self
 
 from aliquot.leadership import Leadership
-from aliquot.utilization import Utilization
+from aliquot.utilization import Samples, Utilization
 from shim.arbiter import Arbiter, Pace
 from shim.limits import LimitsError
 
@@ -46,10 +46,17 @@ class Member:
 class Arbitration(threading.Thread):
     """A thread that leads whenever nobody else does."""
 
-    def __init__(self, lock: Path, members: Callable[[], Iterable[Member]]) -> None:
+    def __init__(
+        self,
+        lock: Path,
+        members: Callable[[], Iterable[Member]],
+        samples: Samples | None = None,
+    ) -> None:
+        """`samples` are those of a host that has NVML open for other reasons, too."""
         super().__init__(name="arbiter", daemon=True)
         self._lock = lock
         self._members = members
+        self._samples = samples
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -74,7 +81,7 @@ class Arbitration(threading.Thread):
             arbiter.leave()
 
     def _arbitrate(self, arbiter: Arbiter, leadership: Leadership) -> None:
-        utilization = Utilization()
+        utilization = Utilization(self._samples)
         while not self._stopping.is_set() and leadership.keep():
             _seat(arbiter, {member.name: member for member in self._members()})
             due_s = utilization.due_in_s()

@@ -2,12 +2,12 @@
 
 import logging
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any
 
 from shim.usage import Identity, identity_of
 
-__all__ = ["Utilization"]
+__all__ = ["Samples", "Utilization"]
 
 WINDOW_S = 1 / 6
 """NVML's sampling window."""
@@ -21,13 +21,16 @@ RETRY_S = 30.0
 _log = logging.getLogger(__name__)
 
 
+Samples = Callable[[str, int], Sequence[Any]]
+"""NVML's samples of a GPU since a time stamp; an exception or nothing where there are none."""
+
+
 class Utilization:
     """Asks NVML about each GPU now and then, just after a window has ended."""
 
-    def __init__(self) -> None:
-        self._nvml: Any = None
-        self._open_at_s = 0.0
-        self._handles: dict[str, Any] = {}
+    def __init__(self, samples: Samples | None = None) -> None:
+        """Without `samples` it opens NVML itself."""
+        self._samples = samples or _OwnSession().samples
         self._seen_us: dict[str, int] = {}
         self._due_s: dict[str, float] = {}
         self._next_s = 0.0
@@ -52,14 +55,9 @@ class Utilization:
         if now_s < self._due_s.get(gpu, 0.0):
             return None
         self._due_s[gpu] = now_s + WINDOW_S / 4
-        nvml = self._open(now_s)
-        if nvml is None:
-            return None
+        since_us = self._seen_us.get(gpu, 0)
         try:
-            handle = self._handles.get(gpu) or nvml.nvmlDeviceGetHandleByUUID(gpu)
-            self._handles[gpu] = handle
-            since_us = self._seen_us.get(gpu, 0)
-            samples = nvml.nvmlDeviceGetProcessUtilization(handle, since_us)
+            samples = self._samples(gpu, since_us)
         except Exception as error:  # NVML fails in many ways, and the shares hold without it
             _log.debug("no utilisation of %s: %s", gpu, error)
             self._due_s[gpu] = now_s + WINDOW_S
@@ -87,6 +85,24 @@ class Utilization:
                 self._identities[pid] = identity_of(pid)
             if (identity := self._identities[pid]) is not None:
                 found[identity] = used
+        return found
+
+
+class _OwnSession:
+    """NVML for processes that need it for nothing else."""
+
+    def __init__(self) -> None:
+        self._nvml: Any = None
+        self._open_at_s = 0.0
+        self._handles: dict[str, Any] = {}
+
+    def samples(self, gpu: str, since_us: int) -> Sequence[Any]:
+        nvml = self._open(time.time())
+        if nvml is None:
+            return ()
+        handle = self._handles.get(gpu) or nvml.nvmlDeviceGetHandleByUUID(gpu)
+        self._handles[gpu] = handle
+        found: Sequence[Any] = nvml.nvmlDeviceGetProcessUtilization(handle, since_us)
         return found
 
     def _open(self, now_s: float) -> Any:

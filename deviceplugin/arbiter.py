@@ -7,6 +7,7 @@ from pathlib import Path
 
 from aliquot.arbitration import Arbitration, Member
 from deviceplugin.allocator import ContainerAllocation
+from deviceplugin.nvml import Nvml
 
 __all__ = ["NodeArbiter"]
 
@@ -20,9 +21,15 @@ class NodeArbiter(Arbitration):
     """Takes part for as long as the agent lives; without it every container has just its share."""
 
     def __init__(
-        self, lock: Path, allocations: Callable[[], Iterable[ContainerAllocation]]
+        self,
+        lock: Path,
+        allocations: Callable[[], Iterable[ContainerAllocation]],
+        nvml: Nvml | None = None,
     ) -> None:
-        super().__init__(lock, lambda: members_of(allocations()))
+        """`nvml` is the agent's session: a second one would keep the driver from being opened anew
+        when GPUs come or recover."""
+        samples = nvml.utilization if nvml is not None else None
+        super().__init__(lock, lambda: members_of(allocations()), samples)
 
     def run(self) -> None:
         while not self._stopping.is_set():
