@@ -21,6 +21,8 @@ class Load:
     chained: bool = False
     """Each stream waits for the one before."""
     per_second: bool = False
+    forks: bool = False
+    """A child takes part as well, forked while kernels are launched."""
     start_after_s: float = 0
     idle_after_s: float = 0
     idle_s: float = 0
@@ -37,6 +39,7 @@ class Load:
             "by_address": int(self.by_address),
             "chained": int(self.chained),
             "per_second": int(self.per_second),
+            "forks": int(self.forks),
             "start_after": self.start_after_s,
             "idle_after": self.idle_after_s,
             "idle": self.idle_s,

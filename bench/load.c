@@ -14,6 +14,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -38,6 +40,7 @@ static struct {
     double idle_after_s; /* pause once after so long ... */
     double idle_s;       /* ... for so long */
     double start_after_s;
+    bool forks; /* launch something, then go on in a child as well */
     unsigned size_count;
     uint64_t sizes_ns[SIZES_MAX];
 } options = {.blocks = 132, .per_sync = 16, .threads = 1, .size_count = 1, .sizes_ns = {50000}};
@@ -325,6 +328,8 @@ static void set(const char *argument)
         options.idle_after_s = strtod(value, NULL);
     else if (IS("idle"))
         options.idle_s = strtod(value, NULL);
+    else if (IS("forks"))
+        options.forks = number != 0;
     else if (IS("start_after"))
         options.start_after_s = strtod(value, NULL);
     else if (IS("kernel_us"))
@@ -341,22 +346,42 @@ static void stop(int signal)
     stopping = 1;
 }
 
+/* A child has none of its parent's contexts, and is a process of the GPU of its own. */
+static pid_t fork_while_launching(void)
+{
+    for (unsigned i = 0; i < 1000; i++)
+        launch(NULL, options.sizes_ns[0], NULL);
+    pid_t child = fork();
+    if (child == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        prepare();
+    }
+    return child;
+}
+
 int main(int count, char **arguments)
 {
     pthread_t threads[THREADS_MAX];
+    pid_t child = 0;
     for (int i = 1; i < count; i++)
         set(arguments[i]);
     signal(SIGTERM, stop);
     idle(options.start_after_s);
     bind();
     prepare();
+    if (options.forks)
+        child = fork_while_launching();
     began_ns = now_ns();
-    printf("{\"ready\": true}\n");
+    printf("{\"ready\": true, \"pid\": %d}\n", (int)getpid());
     fflush(stdout);
     for (unsigned i = 0; i < options.threads; i++)
         pthread_create(&threads[i], NULL, work, (void *)(uintptr_t)i);
     for (unsigned i = 0; i < options.threads; i++)
         pthread_join(threads[i], NULL);
+    if (child > 0) {
+        kill(child, SIGTERM);
+        waitpid(child, NULL, 0);
+    }
     printf("{\"launches\": %llu, \"longest_ns\": %llu}\n", (unsigned long long)launches,
            (unsigned long long)longest_ns);
     return 0;

@@ -107,6 +107,52 @@ def test_joining_never_changes_a_compute_share(env: dict[str, str]) -> None:
         assert "has 30% of the GPU's time" in done.stderr
 
 
+class Talker:
+    """A program in a run that makes driver calls as it is told; see cuda_server.py."""
+
+    def __init__(self, env: dict[str, str], *options: str) -> None:
+        server = Path(__file__).with_name("cuda_server.py")
+        command = [sys.executable, "-S", "-E", str(server), "libcuda.so.1"]
+        self.process = subprocess.Popen(
+            [*ALIQUOT, "run", "--name", "train", *options, "--", *command],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+
+    def call(self, name: str, *words: Any) -> list[int]:
+        """The result, and what was written."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write(json.dumps([name, words]) + "\n")
+        self.process.stdin.flush()
+        answer: list[int] = json.loads(self.process.stdout.readline())
+        return answer
+
+
+def test_a_running_process_obeys_and_is_told_what_does_not_fit(env: dict[str, str]) -> None:
+    talker = Talker(env, "--memory", "2Gi", "--compute", "30")
+    try:
+        assert talker.call("cuInit", 0) == [0]
+        assert talker.call("cuCtxCreate_v2", "out", 0, 0)[0] == 0
+        result, first = talker.call("cuMemAlloc_v2", "out", GIB)
+        assert result == 0
+        shrunk = aliquot(env, "resize", "train", "--memory", "1Gi")
+        assert shrunk.returncode == 0, shrunk.stderr
+        assert "allocations are refused until it fits" in shrunk.stdout
+        assert talker.call("cuMemAlloc_v2", "out", GIB // 4)[0] == 2
+        # What is given back makes room below the new cap.
+        assert talker.call("cuMemFree_v2", first) == [0]
+        assert talker.call("cuMemAlloc_v2", "out", GIB // 4)[0] == 0
+        assert talker.call("cuMemAlloc_v2", "out", GIB)[0] == 2
+        grown = aliquot(env, "resize", "train", "--memory", "4Gi")
+        assert "refused" not in grown.stdout
+        assert talker.call("cuMemAlloc_v2", "out", 2 * GIB)[0] == 0
+    finally:
+        talker.process.communicate(timeout=DEADLINE_S)
+
+
 @pytest.mark.parametrize(
     ("words", "text"),
     [

@@ -15,7 +15,9 @@ from bench.containers import Running
 from bench.throttle import Bench
 from bench.truth import Trace, record
 from shim import limits, usage
+from shim.arbiter import Arbiter
 from shim.limits import DeviceLimits, Kind, Limits, Policy
+from shim.usage import identity_of
 
 pytestmark = pytest.mark.serial
 
@@ -70,6 +72,41 @@ def test_processes_of_a_container_share_one_budget(bench: Bench) -> None:
     parts = [trace.share([pid], SETTLE_S, trace.seconds) for pid in running.shares[0].pids]
     assert 35 < sum(parts) < 56
     assert min(parts) > 14
+
+
+def test_a_forked_child_has_a_part_of_the_same_budget(bench: Bench) -> None:
+    """Forked with launches held and the shim's own thread at work."""
+    trace, running = watch(bench, Container(40, (Load((50,), forks=True),)))
+    (parent,) = running.shares[0].pids
+    pids = {parent} | {said["pid"] for said in running.shares[0].said if "pid" in said}
+    assert len(pids) == 2
+    parts = [trace.share([pid], SETTLE_S, trace.seconds) for pid in pids]
+    assert 26 < sum(parts) < 46
+    assert min(parts) > 10
+
+
+def test_what_nvml_says_of_a_process_corrects_its_charges(bench: Bench) -> None:
+    """Were NVML to see half of what is charged, twice as much could be charged."""
+    trace = Trace()
+    with bench.run((Container(20, (MS,)),), arbitrated=False) as running:
+        (share,) = running.shares
+        (process,) = share.pids
+        identity = identity_of(process)
+        assert identity is not None
+        folder = share.folder / "compute"
+        gpu = bench.node.snapshot().devices[0].uuid
+        arbiter = Arbiter()
+        arbiter.seat("one", folder / "limits", folder / "usage", (gpu,))
+        charged_ns = 0
+        while not trace.times_ns or trace.seconds < SETTLE_S + MEASURE_S:
+            trace.take(bench.node)
+            (device,) = usage.read(folder / "usage", Kind.COMPUTE).devices
+            arbiter.measured(gpu, {identity: (device.busy_ns - charged_ns) / 2}, 0.05)
+            arbiter.tick(time.monotonic_ns())
+            charged_ns = device.busy_ns
+            time.sleep(0.05)
+        arbiter.close()
+    assert 27 < trace.share(share.pids, SETTLE_S, trace.seconds) < 46
 
 
 def test_idle_time_is_lent_and_given_back(bench: Bench) -> None:
