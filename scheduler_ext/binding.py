@@ -53,7 +53,7 @@ class Binder:
             raise RefusedError(f"the plan for {pod.title} was not written: {error}") from error
         try:
             self._check_leader()
-            self._create_binding(choice)
+            version = self._create_binding(choice, version)
         except UnreachableError as error:
             self._find_out(choice, error)
         except (ApiError, RefusedError) as error:
@@ -96,14 +96,45 @@ class Binder:
         written = self._client.patch(pod_path(pod.namespace, pod.name), {"metadata": metadata})
         return written.resource_version
 
-    def _create_binding(self, choice: Choice) -> None:
+    def _create_binding(self, choice: Choice, version: str) -> str:
+        """Binds the pod only as we left it: a request that is stuck somewhere and arrives when all
+        has been decided anew does nothing. Answers the version that it was tried with."""
+        try:
+            self._post_binding(choice, version)
+        except ApiError as error:
+            if not error.conflict:
+                raise
+            # Somebody else wrote to the pod in between, maybe only its status.
+            version = self._version_with_plan(choice)
+            if not version:
+                raise
+            self._post_binding(choice, version)
+        return version
+
+    def _version_with_plan(self, choice: Choice) -> str:
+        """The pod's present version if it is as we want it; else empty."""
+        now = self._client.get(pod_path(choice.pod.namespace, choice.pod.name), Pod)
+        as_we_left_it = (
+            now.metadata.uid == choice.pod.uid
+            and not now.spec.node_name
+            and now.metadata.ours.plan == assignment.encode(choice.plan)
+        )
+        return now.metadata.resource_version if as_we_left_it else ""
+
+    def _post_binding(self, choice: Choice, version: str) -> None:
         pod = choice.pod
+        metadata = {
+            "name": pod.name,
+            "namespace": pod.namespace,
+            "uid": pod.uid,
+            "resourceVersion": version,
+        }
         self._client.create(
             binding_path(pod.namespace, pod.name),
             {
                 "apiVersion": "v1",
                 "kind": "Binding",
-                "metadata": {"name": pod.name, "namespace": pod.namespace, "uid": pod.uid},
+                "metadata": metadata,
                 "target": {"apiVersion": "v1", "kind": "Node", "name": choice.node},
             },
         )

@@ -3,6 +3,7 @@
 import argparse
 import logging
 import signal
+import sys
 import threading
 
 from scheduler_ext.settings import add_options, load
@@ -35,6 +36,8 @@ def run(options: argparse.Namespace) -> int:
     from aliquot.kubernetes.client import connect
     from scheduler_ext.extender import Extender
 
+    # kube-scheduler waits for verbs; what is watched meanwhile can give way sooner than by default.
+    sys.setswitchinterval(0.001)
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())

@@ -1,5 +1,6 @@
 """The whole extender, put together: what watches, what decides, what answers, and who leads."""
 
+import gc
 import logging
 import threading
 
@@ -141,6 +142,9 @@ class Extender:
         while not self._pods.synced.wait(0.2):
             if self._stopping.is_set():
                 return
+        # What was read now stays: looking through it for garbage would hold up verbs for nothing.
+        gc.collect()
+        gc.freeze()
         # Only who knows the cluster may lead.
         self.leader.start()
 

@@ -31,8 +31,8 @@ class Cause(IntEnum):
     TOGETHER = 11
 
 
-# Of cause, GPU index, value, and the two counts, packed into one number.
-_SHIFTS = np.array([58, 48, 16, 8, 0])
+# How cause, GPU index, value, and the two counts lie in one number: shift and mask.
+_FIELDS = ((58, 0x1F), (48, 0x3FF), (16, 0xFFFFFFFF), (8, 0xFF), (0, 0xFF))
 _PERMANENT = {Cause.AGENT, Cause.REQUEST, Cause.KIND, Cause.COUNT, Cause.SIZE}
 
 
@@ -96,75 +96,58 @@ def _of_request(
     """Nodes in the same situation share a sentence, so that thousands cost little."""
     if not len(rows):
         return []
-    situations = _situations(cluster, rows, request)
-    _, first, which = np.unique(
-        (situations << _SHIFTS).sum(axis=1), return_index=True, return_inverse=True
-    )
-    distinct = situations[first]
+    distinct, which = np.unique(_situations(cluster, rows, request), return_inverse=True)
     prefix = f"container {container}: " if container else ""
-    reasons = [
-        Reason(
-            Cause(int(each[0])),
-            prefix + _sentence(cluster, request, unit_mib, *(int(number) for number in each)),
-        )
-        for each in distinct
-    ]
-    return [reasons[number] for number in which]
+    reasons = []
+    for code in distinct.tolist():
+        cause, *numbers = ((code >> shift) & mask for shift, mask in _FIELDS)
+        sentence = _sentence(cluster, request, unit_mib, cause, *numbers)
+        reasons.append(Reason(Cause(cause), prefix + sentence))
+    return [reasons[number] for number in which.tolist()]
 
 
 def _situations(cluster: Cluster, rows: NDArray[np.int64], request: Request) -> NDArray[np.int64]:
-    """Rows x (cause, GPU index, what it has, how many would do, of how many)."""
+    """By row, packed into one number: cause, GPU index, what it has, how many would do, of how
+    many."""
     every = np.arange(len(rows))
-    there = cluster.model[rows] >= 0
     wanted = kind_of_devices(cluster, rows, request)
-    gpus, kinds = there.sum(axis=1), wanted.sum(axis=1)
-    memory = np.where(wanted, cluster.gpu_memory_free[rows], -1)
-    compute = np.where(wanted, cluster.compute_free_milli[rows], -1)
-    total = np.where(wanted, cluster.gpu_memory[rows], -1)
+    gpus, kinds = (cluster.model[rows] >= 0).sum(axis=1), wanted.sum(axis=1)
     asked = request.gpu_memory_units
-    enough = eligible_devices(cluster, rows, request).sum(axis=1)
-    has_memory = memory >= (cluster.gpu_memory[rows] if asked is None else asked)
-    both = np.where(has_memory, compute, -1)
 
-    def most(numbers: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def most(cause: Cause, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
         device = numbers.argmax(axis=1)
-        return cluster.gpu_index[rows, device], numbers[every, device]
+        value = np.maximum(numbers[every, device], 0)
+        code: NDArray[np.int64] = (cluster.gpu_index[rows, device] << 48) + (value << 16)
+        return code + (int(cause) << 58)
 
-    def table(
-        cause: Cause,
-        device: NDArray[np.int64] | int = 0,
-        value: NDArray[np.int64] | int = 0,
-        enough: NDArray[np.int64] | int = 0,
-        of: NDArray[np.int64] | int = 0,
-    ) -> NDArray[np.int64]:
-        columns = np.broadcast_arrays(every * 0 + int(cause), device, value, enough, of)
-        return np.stack(columns, axis=1).astype(np.int64)
+    def count(cause: Cause, enough: NDArray[np.int64], of: NDArray[np.int64]) -> NDArray[np.int64]:
+        code: NDArray[np.int64] = (enough << 8) + of + (int(cause) << 58)
+        return code
 
     # The last that applies is the most telling, and wins.
-    result = table(Cause.BOTH, *most(np.maximum(both, 0)))
-    single = request.gpus == 1 and asked is not None
-    if single:
-        result = np.where(
-            (compute.max(axis=1) < request.compute_milli)[:, None],
-            table(Cause.COMPUTE, *most(np.maximum(compute, 0))),
-            result,
-        )
-        result = np.where(
-            (memory.max(axis=1) < asked)[:, None],
-            table(Cause.MEMORY, *most(np.maximum(memory, 0))),
-            result,
-        )
+    if request.gpus == 1 and asked is not None:
+        memory = np.where(wanted, cluster.gpu_memory_free[rows], -1)
+        compute = np.where(wanted, cluster.compute_free_milli[rows], -1)
+        result = most(Cause.BOTH, np.where(memory >= asked, compute, -1))
+        short = compute.max(axis=1) < request.compute_milli
+        result = np.where(short, most(Cause.COMPUTE, compute), result)
+        short = memory.max(axis=1) < asked
+        result = np.where(short, most(Cause.MEMORY, memory), result)
     else:
-        cause = Cause.WHOLE if asked is None else Cause.SEVERAL
-        result = table(cause, enough=enough, of=kinds)
+        enough = eligible_devices(cluster, rows, request).sum(axis=1)
+        result = count(Cause.WHOLE if asked is None else Cause.SEVERAL, enough, kinds)
     if asked is not None:
-        large = (total >= asked).sum(axis=1) >= request.gpus
-        result = np.where(large[:, None], result, table(Cause.SIZE, *most(np.maximum(total, 0))))
-    result = np.where(
-        (kinds < request.gpus)[:, None], table(Cause.COUNT, 0, 0, kinds, gpus), result
-    )
-    model = cluster.model[rows, 0]
-    return np.where((kinds == 0)[:, None], table(Cause.KIND, 0, model, 0, gpus), result)
+        total = np.where(wanted, cluster.gpu_memory[rows], -1)
+        small = (total >= asked).sum(axis=1) < request.gpus
+        if small.any():
+            result = np.where(small, most(Cause.SIZE, total), result)
+    few = kinds < request.gpus
+    if few.any():
+        result = np.where(few, count(Cause.COUNT, kinds, gpus), result)
+        model = cluster.model[rows, 0]
+        none = (int(Cause.KIND) << 58) + (np.maximum(model, 0) << 16) + gpus
+        result = np.where(kinds == 0, none, result)
+    return result
 
 
 def _sentence(

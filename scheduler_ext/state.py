@@ -30,7 +30,7 @@ class ClusterState:
         self,
         *,
         unit_mib: int = 256,
-        leftover_s: float = 30.0,
+        leftover_s: float = 60.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`leftover_s`: how long a plan without a node, from before us, is respected."""

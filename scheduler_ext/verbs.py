@@ -5,6 +5,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress, repeat
 
 import msgspec
 import numpy as np
@@ -84,7 +85,7 @@ class Verbs:
         self._recent: OrderedDict[str, PodRecord] = OrderedDict()
         self.companions = Companions(state, self._let_go, group_times, clock)
         state.on_new_pod = self._meet
-        state.on_gone_pod = self.companions.withdraw
+        state.on_gone_pod = self._part
 
     def filter(self, pod: Pod, names: Sequence[str]) -> Filtered:
         record = pod_record(pod)
@@ -102,7 +103,7 @@ class Verbs:
                     return result
             cost = self._costs(record, rows)
             fits = np.isfinite(cost)
-            passed = [names[number] for number in np.flatnonzero(fits).tolist()]
+            passed = list(compress(names, fits.tolist()))
             failed = self._reasons(record, names, rows, np.flatnonzero(~fits))
             if passed:
                 self.waiting.remove(record.uid)
@@ -218,6 +219,9 @@ class Verbs:
                 entry = ledger.entry(uid)
                 if entry is not None and entry.stage is Stage.ASSUMED:
                     self._let_go(uid)
+            for uid, choice in list(self._assumed.items()):
+                if ledger.entry(uid) is not choice.entry:
+                    del self._assumed[uid]
             overdue = set(ledger.overdue(self._clock())) - self._binding
             for uid in self._decided.keys() - self._binding:
                 entry = ledger.entry(uid)
@@ -305,6 +309,11 @@ class Verbs:
         if record.demand is not None and record.uid not in self._recent:
             self.choices.observe(record.demand)
 
+    def _part(self, record: PodRecord) -> None:
+        self.companions.withdraw(record)
+        self.waiting.remove(record.uid)
+        self._recent.pop(record.uid, None)
+
     def _assume(self, record: PodRecord, node: str, for_s: float | None = None) -> None:
         expires_s = self._clock() + (self._assume_s if for_s is None else for_s)
         choice = self._choice(record, node, expires_s)
@@ -346,7 +355,7 @@ class Verbs:
 
     def _rows(self, names: Sequence[str]) -> NDArray[np.int64]:
         row_of = self.state.cluster.row_of
-        return np.array([row_of.get(name, -1) for name in names], dtype=np.int64)
+        return np.fromiter(map(row_of.get, names, repeat(-1)), np.int64, len(names))
 
     def _costs(self, record: PodRecord, rows: NDArray[np.int64]) -> NDArray[np.float64]:
         assert record.demand is not None

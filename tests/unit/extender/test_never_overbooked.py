@@ -1,0 +1,169 @@
+"""Thousands of random steps: whatever fails or restarts, no GPU is over-booked, nothing leaks."""
+
+import pytest
+
+from tests.extender_cluster import gpu_node, gpu_pod
+from tests.extender_world import World
+
+SHAPES = [
+    {"memory": 16, "compute": 10},
+    {"memory": 40, "compute": 30},
+    {"memory": 80, "compute": 50},
+    {"memory": 150, "compute": 20},
+    {"memory": 0, "compute": 100},
+    {"memory": 0, "compute": 200},
+    {"memory": 80, "compute": 60, "annotations": {"aliquot.dev/gpus": "2"}},
+    {"memory": 16, "compute": 90, "annotations": {"aliquot.dev/placement": "spread"}},
+    {"memory": 32, "compute": 20, "annotations": {"aliquot.dev/gpu-uuid": "GPU-n1-0,GPU-n2-1"}},
+]
+
+
+class Storm:
+    """One random step after the other."""
+
+    def __init__(self, seed: int) -> None:
+        self.world = World([gpu_node(f"n{number}", linked=True) for number in range(4)], seed)
+        self.world.faults = 0.1
+        self.random = self.world.random
+        self.made = 0
+        self.bound = 0
+        self.in_flight: list[tuple[str, str]] = []
+
+    def step(self) -> None:
+        actions = [
+            *[self.create] * 4,
+            *[self.schedule] * 8,
+            *[self.bind] * 8,
+            *[self.delete] * 3,
+            *[self.give] * 3,
+            *[self.run] * 2,
+            *[self.hear] * 8,
+            *[self.tend] * 2,
+            self.finish,
+            self.terminate,
+            self.wait,
+            self.restart,
+            self.fail_over,
+            self.lose_agent,
+        ]
+        self.random.choice(actions)()
+        self.world.check_gpus()
+
+    def create(self) -> None:
+        shape = self.random.choice(SHAPES)
+        self.made += 1
+        annotations = dict(shape.get("annotations", {}))
+        pod = gpu_pod(f"p{self.made}", **{**shape, "annotations": annotations})
+        self.world.add_pod(pod)
+
+    def schedule(self) -> None:
+        """kube-scheduler decides about one pod at a time, but binds many at once."""
+        pending = [
+            name
+            for name, pod in self.world.pods.items()
+            if not pod["spec"].get("nodeName") and name not in dict(self.in_flight)
+        ]
+        if pending:
+            name = self.random.choice(pending)
+            chosen = self.world.schedule(name)
+            if chosen:
+                self.in_flight.append((name, chosen))
+
+    def bind(self) -> None:
+        if self.in_flight:
+            self.random.shuffle(self.in_flight)
+            self.bound += self.world.bind(*self.in_flight.pop())
+
+    def delete(self) -> None:
+        if self.world.pods:
+            self.world.delete_pod(self.random.choice(sorted(self.world.pods)))
+
+    def give(self) -> None:
+        for number in range(2):
+            self.world.deliver(number)
+        started = [
+            name
+            for name, pod in self.world.pods.items()
+            if pod["spec"].get("nodeName") and not self.world.assignments(pod)[1]
+        ]
+        if started:
+            self.world.give(self.random.choice(started), self.random.random() < 0.3)
+            for number in range(2):
+                self.world.deliver(number)
+
+    def run(self) -> None:
+        for name, pod in self.world.pods.items():
+            if self.world.assignments(pod)[1] and pod["status"]["phase"] == "Pending":
+                pod["status"] = {"phase": "Running"}
+                self.world.change_pod(name)
+                return
+
+    def finish(self) -> None:
+        for name, pod in self.world.pods.items():
+            if pod["status"]["phase"] == "Running":
+                pod["status"] = {"phase": "Succeeded"}
+                self.world.change_pod(name)
+                return
+
+    def terminate(self) -> None:
+        for name, pod in self.world.pods.items():
+            if "deletionTimestamp" not in pod["metadata"]:
+                pod["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+                self.world.change_pod(name)
+                return
+
+    def hear(self) -> None:
+        self.world.deliver(self.random.randrange(2), self.random.randrange(1, 6))
+
+    def tend(self) -> None:
+        self.world.replicas[self.random.randrange(2)].tender.tend()
+
+    def wait(self) -> None:
+        self.world.pass_time(self.random.uniform(0, 20))
+
+    def restart(self) -> None:
+        """Calls under way end with the process; a bind that was sent may still happen."""
+        number = self.random.randrange(2)
+        if number == self.world.leader:
+            self.in_flight.clear()
+        self.world.restart(number)
+
+    def fail_over(self) -> None:
+        """The lease has run out in between, and with it all that the former leader had sent."""
+        self.in_flight.clear()
+        self.world.pass_time(60.0)
+        self.world.leader = 1 - self.world.leader
+        self.world.deliver(self.world.leader)
+
+    def lose_agent(self) -> None:
+        name = f"n{self.random.randrange(4)}"
+        self.world.change_node(gpu_node(name, linked=True, agent=self.random.random() < 0.8))
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_no_step_overbooks_and_nothing_leaks(seed: int) -> None:
+    storm = Storm(seed)
+    for _ in range(1000):
+        storm.step()
+    assert storm.bound > 30
+    world = storm.world
+    world.calm_down()
+    # What every replica has booked is what a process would book that has only read the objects.
+    fresh = world.start()
+    world.pass_time(100.0)
+    fresh.verbs.expire()
+    for replica in world.replicas:
+        assert replica.state.ledger._gpus == fresh.state.ledger._gpus
+        assert replica.state.ledger._hosts == fresh.state.ledger._hosts
+        assert replica.state.ledger.totals == fresh.state.ledger.totals
+    for name in list(world.pods):
+        world.delete_pod(name)
+    world.calm_down()
+    for replica in world.replicas:
+        verbs = replica.verbs
+        assert replica.state.ledger.is_empty()
+        for kept in (verbs._binding, verbs._doubtful, verbs._decided, verbs._assumed):
+            assert not kept
+        assert not len(verbs.waiting)
+        free = replica.state.cluster.compute_free_milli[replica.state.cluster.present]
+        assert (free == 1000).all()
