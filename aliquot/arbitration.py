@@ -67,10 +67,13 @@ class Arbitration(threading.Thread):
     def run(self) -> None:
         leadership = Leadership(self._lock)
         while not self._stopping.is_set():
-            if leadership.win():
-                self._lead(leadership)
-            else:
-                self._stopping.wait(STAND_BY_S)
+            try:
+                if leadership.win():
+                    self._lead(leadership)
+            except Exception:  # nobody else would notice that nothing is lent any more
+                _log.exception("arbitration begins anew")
+                leadership.give_up()
+            self._stopping.wait(STAND_BY_S)
         leadership.give_up()
 
     def _lead(self, leadership: Leadership) -> None:

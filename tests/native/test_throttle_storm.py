@@ -25,6 +25,7 @@ def compiled(into: Path, sanitizer: str) -> Path:
     return program
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("sanitizer", "forks"), [("address,undefined", True), ("thread", False)], ids=["asan", "tsan"]
 )

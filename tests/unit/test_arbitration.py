@@ -95,6 +95,21 @@ def test_containers_come_and_go(tmp_path: Path, member: Member) -> None:
     arbitration.stop()
 
 
+def test_what_goes_wrong_once_does_not_end_it(tmp_path: Path, member: Member) -> None:
+    asked = []
+
+    def members() -> list[Member]:
+        asked.append(1)
+        if len(asked) == 1:
+            raise RuntimeError("the first look fails")
+        return [member]
+
+    arbitration = Arbitration(tmp_path / "lock", members)
+    arbitration.start()
+    await_that(lambda: deadline_of(member) > time.monotonic_ns())
+    arbitration.stop()
+
+
 def test_an_idle_container_is_granted_its_share(tmp_path: Path, member: Member) -> None:
     arbitration = Arbitration(tmp_path / "lock", lambda: [member])
     arbitration.start()
