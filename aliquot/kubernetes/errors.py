@@ -37,8 +37,11 @@ class ApiError(ApiServerError):
 
     @property
     def conflict(self) -> bool:
-        """The object is not the one we read: read it again. Includes `already_exists`."""
-        return self.status == 409
+        """The object is not the one we read: read it again. Includes `already_exists`.
+
+        Of another uid, too: servers answer 409 to a replacement and 422 to a patch that names one.
+        """
+        return self.status == 409 or (self.status == 422 and "metadata.uid: " in self.message)
 
     @property
     def already_exists(self) -> bool:
@@ -56,4 +59,5 @@ class ApiError(ApiServerError):
     @property
     def is_final(self) -> bool:
         """Whether the same request cannot succeed later."""
-        return 400 <= self.status < 500 and self.status not in (408, 409, 410, 429)
+        is_ours = 400 <= self.status < 500 and self.status not in (408, 410, 429)
+        return is_ours and not self.conflict

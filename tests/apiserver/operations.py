@@ -136,6 +136,13 @@ class Operations:
             except BadPatchError as error:
                 raise RefusalError(error.status, "Invalid", str(error)) from error
             metadata = dict(new["metadata"])
+            if metadata.get("uid") != old["metadata"]["uid"]:
+                raise RefusalError(
+                    422,
+                    "Invalid",
+                    f'{route.resource} "{route.name}" is invalid: metadata.uid: Invalid value: '
+                    f'"{metadata.get("uid")}": field is immutable',
+                )
             # What the patch does not name is not a precondition.
             if not isinstance(body, dict) or "resourceVersion" not in body.get("metadata", {}):
                 metadata.pop("resourceVersion", None)
@@ -185,7 +192,8 @@ class Operations:
         with self.store.changed:
             old = self.get(route)
             wanted = body.get("metadata") or {}
-            _check_preconditions(old, {"uid": wanted["uid"]} if wanted.get("uid") else {})
+            keys = ("uid", "resourceVersion")
+            _check_preconditions(old, {key: wanted[key] for key in keys if wanted.get(key)})
             if old["metadata"].get("deletionTimestamp"):
                 raise RefusalError(
                     409, "Conflict", f"pod {route.name} is being deleted, cannot be assigned"

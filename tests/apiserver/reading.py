@@ -80,7 +80,6 @@ class Reading:
         bookmarks = query.get("allowWatchBookmarks") == "true"
         asked = query.get("resourceVersion") or "0"
         with self.store.changed:
-            self._check_not_ahead(asked)
             cursor = int(asked)
             first: list[Event] = []
             if asked == "0":
@@ -107,10 +106,11 @@ class Reading:
         while True:
             until_s = min(watch.deadline_s, bookmark_at_s if bookmarks else watch.deadline_s)
             with self.store.changed:
-                if not watch.actions and self.store.version == cursor:
+                # A watch from the future is silent until the present has caught up.
+                if not watch.actions and self.store.version <= cursor:
                     self.store.changed.wait(max(0.0, until_s - time.monotonic()))
                 actions, watch.actions = watch.actions, []
-                entries, cursor = self.store.after(cursor), self.store.version
+                entries, cursor = self.store.after(cursor), max(cursor, self.store.version)
             if "drop" in actions:
                 raise DroppedError
             if "expire" in actions:

@@ -20,8 +20,9 @@ def refused(call: Any, *arguments: Any, **options: Any) -> ApiError:
     return caught.value
 
 
-def bind(client: ApiClient, target: str, uid: str = "") -> None:
-    body = {"metadata": {"name": "web", "uid": uid}, "target": {"kind": "Node", "name": target}}
+def bind(client: ApiClient, target: str, uid: str = "", version: str = "") -> None:
+    metadata = {"name": "web", "uid": uid, "resourceVersion": version}
+    body = {"metadata": metadata, "target": {"kind": "Node", "name": target}}
     client.create(paths.binding_path("default", "web"), body)
 
 
@@ -30,7 +31,8 @@ def test_a_pod_is_bound_once_and_only_the_one_that_was_meant(
 ) -> None:
     uid = server.add(pod("web"))["metadata"]["uid"]
     assert refused(bind, client, "n1", "of an earlier pod").conflict
-    bind(client, "n1", uid)
+    assert refused(bind, client, "n1", uid, "1").conflict
+    bind(client, "n1", uid, client.get(WEB, Pod).metadata.resource_version)
     assert client.get(WEB, Pod).spec.node_name == "n1"
     twice = refused(bind, client, "n2", uid)
     assert twice.conflict
@@ -198,6 +200,20 @@ def test_admission_may_refuse_and_change(server: ApiServer, client: ApiClient) -
     assert denied.message == "nodes stay"
 
 
-def test_versions_that_are_not_there_yet_are_refused(server: ApiServer, client: ApiClient) -> None:
-    failure = refused(client.watch, paths.PODS, Pod, "100000")
-    assert failure.retry_after_s == 1
+def test_a_watch_from_the_future_is_silent(server: ApiServer, client: ApiClient) -> None:
+    watch = client.watch(paths.PODS, Pod, str(server.version + 1), timeout_s=1)
+    server.add(pod("a"))
+    server.add(pod("b"))
+    assert [each.object.metadata.name for each in watch] == ["b"]
+
+
+@pytest.mark.parametrize("kind", ["merge", "strategic"])
+def test_another_pods_uid_is_a_conflict_for_every_write(
+    server: ApiServer, client: ApiClient, kind: Any
+) -> None:
+    server.add(pod("web"))
+    other = {"metadata": {"name": "web", "uid": "of an earlier pod"}}
+    patched = refused(client.patch, WEB, other, kind=kind)
+    assert (patched.status, patched.conflict, patched.is_final) == (422, True, False)
+    replaced = refused(client.update, WEB, pod("web") | other)
+    assert (replaced.status, replaced.conflict) == (409, True)
