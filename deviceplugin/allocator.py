@@ -260,8 +260,10 @@ class Allocator:
                 self._books.settle(self._supply, listed, checkpoint, before)
             if not self._is_reconciled:
                 self._books.check_units(self._supply.sharing.unit_bytes)
-                self._books.repair_files(checkpoint if listed is not None else None)
+                self._books.repair_files()
                 self._is_reconciled = True
+            if checkpoint is not None and listed is not None:
+                self._books.sweep(checkpoint)
 
     def allocations(self) -> tuple[ContainerAllocation, ...]:
         """What containers hold now: for metrics, the arbiter and the watch over tenants."""

@@ -167,12 +167,13 @@ class Books:
                 "drain the node first"
             )
 
-    def repair_files(self, checkpoint: list[Holder] | None) -> None:
-        """After a start: what is missing is made again, what nobody has any more is removed."""
+    def repair_files(self) -> None:
+        """After a start, or a reboot: what is missing is made again."""
         for each in self.ledger:
             self.files.ensure(each)
-        if checkpoint is None:
-            return
+
+    def sweep(self, checkpoint: list[Holder]) -> None:
+        """Removes what nobody has any more, and the kubelet cannot bring back."""
         libraries = {each.shim for each in self.ledger}
         names = {each.name for each in self.ledger} | _names(checkpoint)
         # Of containers that we had forgotten, nobody knows which library they were given.

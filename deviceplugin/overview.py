@@ -55,13 +55,23 @@ def containers(ledger: Ledger, files: ContainerFiles) -> tuple[ContainerAllocati
     for compute in ledger:
         if compute.resource != COMPUTE_RESOURCE:
             continue
-        partner = None
-        for memory in by_key.get(compute.owner.key, ()) if compute.owner is not None else ():
-            if compute.owner and memory.owner and memory.owner.is_pod_of(compute.owner):
-                partner = rest.pop(memory.name, None) or partner
+        partner = _partner(compute, by_key, rest)
         found.append(_container(partner, compute, files))
     found += [_container(memory, None, files) for memory in rest.values()]
     return tuple(found)
+
+
+def _partner(
+    compute: Allocation,
+    by_key: dict[ContainerKey, list[Allocation]],
+    rest: dict[str, Allocation],
+) -> Allocation | None:
+    """Taken out of the `rest` whose compute half is not found yet."""
+    owner = compute.owner
+    for memory in by_key.get(owner.key, ()) if owner is not None else ():
+        if owner and memory.owner and memory.owner.is_pod_of(owner) and memory.name in rest:
+            return rest.pop(memory.name)
+    return None
 
 
 def actual_of(pod_uid: str, ledger: Ledger, supply: Supply) -> Assignment | None:

@@ -213,20 +213,24 @@ def _by_plan(
     admitted = question.admitted
     if admitted is None or not admitted.plan:
         return None
-    if question.resource == MEMORY_RESOURCE:
-        wanted = {each.uuid: each.memory_units for each in admitted.plan}
-    else:
-        wanted = {each.uuid: each.compute_percent for each in admitted.plan}
+    wanted = {each.uuid: (each.memory_units, each.compute_percent) for each in admitted.plan}
+    if question.resource == COMPUTE_RESOURCE:
+        wanted = {uuid: (percent, units) for uuid, (units, percent) in wanted.items()}
     forced, _ = _forced(question, must)
+    is_first, is_whole = admitted.partner is None, _is_whole(admitted)
     fits = (
-        sum(wanted.values()) == question.size
+        sum(amount for amount, _ in wanted.values()) == question.size
         and (forced is None or set(forced) == set(wanted))
-        and all(uuid in rooms and rooms[uuid].amount >= each for uuid, each in wanted.items())
-        and (not _is_whole(admitted) or all(rooms[uuid].empty for uuid in wanted))
+        and all(
+            (room := rooms.get(uuid)) is not None
+            and room.amount >= amount
+            and (room.empty if is_whole else not is_first or room.other_free >= other)
+            for uuid, (amount, other) in wanted.items()
+        )
     )
     if not fits:
         return None
-    return _take(question, must, {uuid: (rooms[uuid], each) for uuid, each in wanted.items()})
+    return _take(question, must, {uuid: (rooms[uuid], wanted[uuid][0]) for uuid in wanted})
 
 
 def _best_fit(
@@ -238,16 +242,15 @@ def _best_fit(
         for room in eligible
         if room.amount >= max(need.each, need.room_each)
         and room.other_free >= need.other_each
-        and (room.empty or not need.whole)
+        # Without anything of the other resource no container can be complete there.
+        and (room.empty if need.whole else need.where is not None or room.other_free)
     ]
     if len(fitting) < need.gpus:
         raise Refusal(_refusal(need, eligible, question, supply))
 
-    def waste(room: _Room) -> tuple[bool, int, int, int]:
+    def waste(room: _Room) -> tuple[int, int, int]:
         gpu = supply.gpu(room.uuid)
-        # A GPU without anything of the other resource can hold no complete container.
         return (
-            need.where is None and room.other_free == 0,
             room.amount - need.each,
             room.other_free - need.other_each,
             gpu.index if gpu is not None else 0,
@@ -311,7 +314,9 @@ def _refusal(need: _Need, eligible: Iterable[_Room], question: Question, supply:
             for uuid in need.where or [gpu.uuid for gpu in supply.hardware.gpus]
         ]
         return f"{asked}; {', '.join(reasons)}"
-    most = max(rooms, key=lambda room: _closeness(room, need))
+    most = max(rooms, key=lambda room: (room.other_free > 0, _closeness(room, need)))
+    if most.amount >= need.each and not most.other_free:
+        return f"{asked}; no {other} is free beside it on any GPU; {WHAT_TO_DO}"
     verb = "has" if len(rooms) == 1 else "comes closest:" if need.other_each else "has the most:"
     return (
         f"{asked}; {supply.name(most.uuid)} {verb} {text(most.amount, most.other_free)}; "

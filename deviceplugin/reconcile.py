@@ -140,9 +140,7 @@ def _adopted(
             owner=owners[name],
             starts=1,
         )
-        whole = (
-            resource == COMPUTE_RESOURCE
-            and allocation.takes_all_compute
-            and owners[name].key not in with_memory
-        )
-        yield msgspec.structs.replace(allocation, whole=whole, companion=whole)
+        everything = resource == COMPUTE_RESOURCE and allocation.takes_all_compute
+        whole = everything and owners[name].key not in with_memory
+        # Whether it was answered with a memory half of its own, nobody knows any more.
+        yield msgspec.structs.replace(allocation, whole=whole, companion=everything)

@@ -221,7 +221,7 @@ class Node:
         self.journal = Journal(folder / "state" / "journal")
         self.allocator = self._new_agent()
         self.kubelet = Kubelet(self.allocator, self.pods)
-        self.allocator.reconcile(self.kubelet.checkpoint(), self.kubelet.listing)
+        self.reconcile()
 
     def _new_agent(self) -> Allocator:
         files = ContainerFiles(self.folder / "state", self.shim, RuntimeAccess(), UsageStore.FOLDER)
@@ -237,10 +237,11 @@ class Node:
             (self.folder / "state" / "journal").unlink()
         self.journal = Journal(self.folder / "state" / "journal")
         self.allocator = self.kubelet.allocator = self._new_agent()
-        self.allocator.reconcile(self.kubelet.checkpoint(), self.kubelet.listing)
+        self.reconcile()
 
     def reconcile(self) -> None:
-        self.allocator.reconcile(self.kubelet.checkpoint(), self.kubelet.listing)
+        self.seen_checkpoint = self.kubelet.checkpoint()
+        self.allocator.reconcile(self.seen_checkpoint, self.kubelet.listing)
 
     def pod(
         self,
