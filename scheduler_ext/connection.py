@@ -146,15 +146,18 @@ class Connection:
         searched = 0
         while (end := self._buffer.find(b"\r\n\r\n", max(0, searched - 3))) < 0:
             searched = len(self._buffer)
-            if searched > self._limits.head_bytes:
-                raise HttpError(
-                    431, f"headers above {self._limits.head_bytes} bytes are not taken", close=True
-                )
+            self._check_head(searched)
             if not self._fill(deadline_s):
                 return None
+        self._check_head(end)
         head = bytes(self._buffer[:end])
         del self._buffer[: end + 4]
         return head
+
+    def _check_head(self, size_bytes: int) -> None:
+        most = self._limits.head_bytes
+        if size_bytes > most:
+            raise HttpError(431, f"headers above {most} bytes are not taken", close=True)
 
     def _body(self, method: str, headers: dict[str, str], deadline_s: float) -> bytes:
         if "transfer-encoding" in headers:

@@ -139,8 +139,6 @@ class Verbs:
         with self.state.lock:
             ledger = self.state.ledger
             self._check_idle(record)
-            if self.state.is_bound(uid):
-                raise RefusedError(f"{record.title} is bound already")
             choice, ticket = self._assumed.get(uid), None
             if (key := key_of(record)) is not None and self.companions.holds(record):
                 if choice is None or choice.node != node:
@@ -241,6 +239,9 @@ class Verbs:
             raise RefusedError(f"{record.title} is being bound at this moment")
         if record.uid in self._doubtful:
             raise RefusedError(f"whether {record.title} is bound already is being found out")
+        entry = self.state.ledger.entry(record.uid)
+        if entry is not None and entry.stage is not Stage.ASSUMED:
+            raise RefusedError(f"{record.title} is bound already")
 
     def _begin(self, record: PodRecord) -> None:
         """kube-scheduler starts over with this pod: what was chosen before is void."""

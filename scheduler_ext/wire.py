@@ -22,12 +22,10 @@ class _GoNames(msgspec.Struct, frozen=True, rename="pascal"):
 
 
 class ExtenderArgs(_GoNames, frozen=True):
-    """Of filter and prioritize."""
+    """Of filter and prioritize. Without names there are whole nodes, which we do not want."""
 
     pod: Pod
     node_names: list[str] | None = None
-    nodes: msgspec.Raw | None = None
-    """Whole nodes; kube-scheduler sends them when it was not told that we know them."""
 
 
 class FilterResult(_GoNames, frozen=True):
