@@ -49,12 +49,20 @@ def _rendered(helm: str, overlay: str) -> list[Object]:
 
 
 def _by_name(objects: list[Object]) -> dict[str, Object]:
-    return {f"{each['kind']}/{_unhashed(each['metadata']['name'])}": each for each in objects}
+    return {_full_name(each): each for each in objects}
+
+
+def _full_name(each: Object) -> str:
+    metadata = each["metadata"]
+    name = f"{each['kind']}/{_unhashed(metadata['name'])}"
+    # Of two objects with one name, the other is not in our own namespace.
+    namespace = metadata.get("namespace", NAMESPACE)
+    return name if namespace == NAMESPACE else f"{name} in {namespace}"
 
 
 def _unhashed(name: str) -> str:
     """kustomize appends a digest to names of generated ConfigMaps."""
-    return re.sub(r"^(aliquot-scheduler)-[a-z0-9]{10}$", r"\1", name)
+    return re.sub(r"^(aliquot-scheduler-config)-[a-z0-9]{10}$", r"\1", name)
 
 
 def _unequal(where: str, ours: Any, theirs: Any) -> Iterator[str]:

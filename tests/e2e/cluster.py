@@ -78,7 +78,7 @@ class Cluster:
             for joined in [pool.submit(self.add, node) for node in self.nodes]:
                 joined.result()
         for node in self.nodes:
-            await_true(f"{node.name} is ready", lambda node=node: self.is_ready(node))  # type: ignore[misc]
+            node.kubelet.await_answer(lambda node=node: self.is_ready(node))  # type: ignore[misc]
 
     def add(self, node: Node) -> None:
         """Boots a node, gives it the images, and lets it join."""
@@ -197,7 +197,8 @@ def _shell(words: list[str]) -> int:
         "KUBECONFIG": str(running() / "control-plane/pki/admin.kubeconfig"),
         "PATH": f"{folders}:{os.environ['PATH']}",
     }
-    enter = ["nsenter", f"--target={first}", "--mount", "--net", "--pid", "--ipc", "--uts", "--"]
+    spaces = ("--mount", "--net", "--pid", "--ipc", "--uts", "--wd")
+    enter = ["nsenter", f"--target={first}", *spaces, "--"]
     return subprocess.call([*enter, *(words or ["bash"])], env=environment, cwd=CHECKOUT)
 
 

@@ -89,6 +89,9 @@ class ControlPlane:
             f"--tls-cert-file={server.certificate}",
             f"--tls-private-key-file={server.key}",
             f"--client-ca-file={authority.root}",
+            # Programs that answer for the API server ask who may speak for it; nobody does here.
+            f"--requestheader-client-ca-file={authority.root}",
+            "--requestheader-allowed-names=nobody",
             f"--kubelet-client-certificate={to_kubelets.certificate}",
             f"--kubelet-client-key={to_kubelets.key}",
             f"--service-account-key-file={accounts}",
@@ -96,6 +99,7 @@ class ControlPlane:
             "--service-account-issuer=https://kubernetes.default.svc",
             "--authorization-mode=Node,RBAC",
             "--enable-admission-plugins=NodeRestriction",
+            "--kubelet-preferred-address-types=InternalIP",
             "--allow-privileged=true",
             # Webhooks are called at the pods' addresses: this machine has no kube-proxy.
             "--enable-aggregator-routing=true",

@@ -9,6 +9,7 @@ from tests.e2e.binaries import binaries
 from tests.e2e.certificates import Authority
 from tests.e2e.controlplane import ADDRESS, CLUSTER_DOMAIN, SERVER
 from tests.e2e.machine import Machine
+from tests.e2e.sandbox import CGROUP, make_group
 
 __all__ = ["PAUSE_IMAGE", "PODS", "Node"]
 
@@ -27,12 +28,13 @@ class Node:
         self.authority = authority
         self.pods = f"10.88.{number}.0/24"
         self.machine = Machine(self.name, f"10.77.0.{10 + number}", self.folder, logs)
-        self.cgroup = f"/aliquot-e2e/{self.name}"
+        self.cgroup = f"{CGROUP}/{self.name}"
         self._programs = binaries()
         self._write_settings()
 
     def boot(self) -> None:
         """Starts, or starts again after `crash`."""
+        make_group(self.cgroup)
         self.machine.start(ADDRESS)
         run = self.machine.daemon
         self.containerd = run("containerd", self._containerd_command())
@@ -162,7 +164,7 @@ SystemdCgroup = false
             "clusterDNS": [ADDRESS],
             "clusterDomain": CLUSTER_DOMAIN,
             "cgroupDriver": "cgroupfs",
-            "cgroupRoot": self.cgroup,
+            "cgroupRoot": f"/{self.cgroup}",
             "failCgroupV1": False,
             "failSwapOn": False,
             "enforceNodeAllocatable": [],

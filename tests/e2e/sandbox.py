@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.e2e.places import CHECKOUT, cache, running
 
-__all__ = ["CGROUP", "clean_up", "only_cluster", "start_inside"]
+__all__ = ["CGROUP", "check_tools", "clean_up", "make_group", "only_cluster", "start_inside"]
 
 CGROUP = "aliquot-e2e"
 CGROUPS = Path("/sys/fs/cgroup")
@@ -56,8 +56,7 @@ def only_cluster() -> Iterator[None]:
 
 def start_inside(command: Sequence[str], **options: object) -> "subprocess.Popen[bytes]":
     """Runs a command as the first process of new namespaces."""
-    for controller in _hierarchies():
-        (controller / CGROUP).mkdir(exist_ok=True)
+    make_group(CGROUP)
     return subprocess.Popen(
         [
             *("unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child"),
@@ -67,6 +66,17 @@ def start_inside(command: Sequence[str], **options: object) -> "subprocess.Popen
         env={**os.environ, "ALIQUOT_E2E": "1", "PYTHONUNBUFFERED": "1"},
         **options,  # type: ignore[call-overload]
     )
+
+
+def make_group(name: str) -> None:
+    """In every hierarchy, as kubelets want it."""
+    for controller in _hierarchies():
+        group = controller / name
+        group.mkdir(exist_ok=True)
+        # A new group of v1 has no processors, and nothing in it could run.
+        for file in ("cpuset.cpus", "cpuset.mems"):
+            if (group / file).exists() and not (group / file).read_text().strip():
+                (group / file).write_text((group.parent / file).read_text())
 
 
 def clean_up(keep_logs: Path | None = None) -> None:
