@@ -6,7 +6,7 @@ import time
 
 import shim
 from aliquot.errors import OperationError, UserError
-from deviceplugin.allocator import Allocator
+from deviceplugin.allocator import Allocator, ContainerAllocation
 from deviceplugin.arbiter import NodeArbiter
 from deviceplugin.clusterside import NoPods, connect_cluster
 from deviceplugin.containerfiles import ContainerFiles, UsageStore
@@ -18,7 +18,7 @@ from deviceplugin.health import HealthWatch
 from deviceplugin.inventory import Choice
 from deviceplugin.journal import Journal, JournalError
 from deviceplugin.kubelet.link import KubeletLink
-from deviceplugin.kubelet.podresources import PodResourcesError
+from deviceplugin.kubelet.podresources import BACKGROUND_TIMEOUT_S, PodResourcesError
 from deviceplugin.metrics import CONTENT_TYPE, Metrics
 from deviceplugin.nvml import Nvml
 from deviceplugin.picture import Picture
@@ -36,6 +36,8 @@ ROUND_S = 30.0
 """How often books are compared with the kubelet's."""
 FIRST_LOOK_S = 60.0
 """How long the driver may take to tell its GPUs for the first time."""
+OTHERS_S = 0.5
+"""How long the first look at other plugins may hold up the start; the next round looks again."""
 STUCK_S = 300.0
 """A round that is this late will not end any more."""
 
@@ -74,13 +76,16 @@ class Agent:
             self._counts,
             self._refresh_cluster,
         )
-        self._arbiter = NodeArbiter(settings.state_dir / ".arbiter", self._allocator.allocations)
+        self._arbiter = NodeArbiter(
+            settings.state_dir / ".arbiter", self._allocator.allocations, nvml
+        )
         self._tenants = TenantWatch(
             nvml,
             lambda: [gpu.uuid for gpu in self._picture.hardware.gpus],
             self._allocator.allocations,
             lambda: (settings.state_dir / "lib").glob("*.so"),
             self._report,
+            is_excused=self._is_excused,
         )
         self._web = self._make_web()
 
@@ -103,6 +108,8 @@ class Agent:
             self._kubelet.reconcile()
         except StartRefused as refusal:
             raise OperationError(str(refusal)) from None
+        # Before anything is advertised, so that no pod lands on a GPU of another plugin.
+        self._look_at_others(OTHERS_S)
         self._kubelet.start()
         self._round.start()
         self._arbiter.start()
@@ -146,11 +153,14 @@ class Agent:
 
     def _go_round(self) -> None:
         self._kubelet.reconcile()
+        self._look_at_others()
+        self._refresh_cluster()
+
+    def _look_at_others(self, timeout_s: float = BACKGROUND_TIMEOUT_S) -> None:
         try:
-            self._picture.take_advertised(self._kubelet.podresources.allocatable())
+            self._picture.take_advertised(self._kubelet.podresources.allocatable(timeout_s))
         except PodResourcesError as error:
             log.info("other plugins are not looked at: %s", error)
-        self._refresh_cluster()
 
     def _show(self, hardware: Hardware) -> None:
         try:
@@ -180,6 +190,15 @@ class Agent:
             self._cluster.tell_pod(breach.pod_uid, "GpuLimitBreached", breach.text)
             if self._settings.breach == "evict" and breach.kind is Kind.OVER_CAP:
                 self._cluster.evict(breach.pod_uid, breach.text)
+
+    def _is_excused(self, allocation: ContainerAllocation) -> bool:
+        """Whether its pod may go, and goes, without the shim."""
+        key = allocation.key
+        if self._cluster is None or key is None:
+            return False
+        pod = self._cluster.pods.find(key.namespace, key.pod)
+        is_off = pod is not None and pod.request is not None and pod.request.shim_off
+        return is_off and key.namespace in self._sharing.shim_off_namespaces
 
     def _refresh_cluster(self) -> None:
         if self._cluster is not None:
