@@ -10,8 +10,13 @@ from aliquot.kubernetes.client import ApiClient
 from aliquot.kubernetes.errors import ApiError
 from aliquot.kubernetes.objects import Node, Pod
 from tests.apiserver import ApiServer, RejectedError, node, pod
+from tests.apiserver.conformance import differences
 
 WEB = paths.pod_path("default", "web")
+
+
+def test_it_answers_as_a_real_server_did(client: ApiClient) -> None:
+    assert differences(client) == []
 
 
 def refused(call: Any, *arguments: Any, **options: Any) -> ApiError:
