@@ -14,6 +14,7 @@ __all__ = [
     "check_message",
     "gpu_of",
     "ids_of",
+    "list_bytes",
     "memory_units",
     "number_of",
     "other",
@@ -95,7 +96,7 @@ def check_message(memory_bytes: Iterable[int], kept_back_bytes: int, unit_bytes:
     gpus = list(memory_bytes)
 
     def message_bytes(unit: int) -> int:
-        return sum(_list_bytes(memory_units(each, kept_back_bytes, unit)) for each in gpus)
+        return sum(list_bytes(memory_units(each, kept_back_bytes, unit)) for each in gpus)
 
     if message_bytes(unit_bytes) <= MESSAGE_BYTES_MOST:
         return
@@ -113,6 +114,6 @@ def check_message(memory_bytes: Iterable[int], kept_back_bytes: int, unit_bytes:
     )
 
 
-def _list_bytes(count: int) -> int:
+def list_bytes(count: int) -> int:
     digits = count + sum(max(0, count - least) for least in _LONGER_FROM)
     return count * (_DEVICE_BYTES + _NUMBER_AT) + digits

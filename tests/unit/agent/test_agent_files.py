@@ -1,0 +1,347 @@
+import errno
+import json
+import os
+from pathlib import Path
+
+import pytest
+from agent_node import COMPUTE, MEMORY, UNIT, Node, Pod, gpu, refused, uuid
+
+from deviceplugin import gpuaccess, usagestore
+from deviceplugin.containerfiles import ContainerFiles, UsageStore
+from deviceplugin.gpuaccess import (
+    CdiAccess,
+    NodeAccess,
+    RuntimeAccess,
+    SimulatedAccess,
+    choose_access,
+)
+from deviceplugin.grant import Grant, Mount
+from deviceplugin.hardware import Hardware
+from deviceplugin.ledger import Allocation
+from deviceplugin.usagestore import Mounter
+from shim import limits, usage
+from shim.limits import Kind
+
+
+def _grant(node: Node, pod: Pod, resource: str) -> Grant:
+    return node.kubelet.grants[pod.uid, "main", resource]
+
+
+def _allocation() -> Allocation:
+    return Allocation(MEMORY, frozenset({f"m-{uuid(0)}-1"}), (uuid(0),), UNIT)
+
+
+def test_both_halves_are_answered_alike_but_for_their_own_folders(node: Node) -> None:
+    pod = node.run()
+    memory, compute = _grant(node, pod, MEMORY), _grant(node, pod, COMPUTE)
+    assert (
+        memory.env
+        == compute.env
+        == {
+            "NVIDIA_VISIBLE_DEVICES": uuid(0),
+            "NVIDIA_DRIVER_CAPABILITIES": "compute,utility",
+        }
+    )
+    shared = set(memory.mounts) & set(compute.mounts)
+    assert {str(each.container) for each in shared} == {
+        "/usr/local/lib/aliquot/libaliquot.so",
+        "/etc/ld.so.preload",
+    }
+    own = {str(each.container): each.read_only for each in memory.mounts if each not in shared}
+    assert own == {"/etc/aliquot/memory/limits": True, "/run/aliquot/memory": False}
+    own = {str(each.container): each.read_only for each in compute.mounts if each not in shared}
+    assert own == {"/etc/aliquot/compute/limits": True, "/run/aliquot/compute": False}
+    for mount in (*memory.mounts, *compute.mounts):
+        assert mount.host.exists()
+    (preload,) = [each for each in shared if each.container.name == "ld.so.preload"]
+    assert preload.host.read_text() == "/usr/local/lib/aliquot/libaliquot.so\n"
+
+
+def test_any_user_of_a_container_can_write_its_account_and_nobody_its_limits(node: Node) -> None:
+    pod = node.run()
+    for mount in _grant(node, pod, MEMORY).mounts:
+        if mount.container.match("/etc/aliquot/memory/limits"):
+            assert mount.host.stat().st_mode & 0o777 == 0o644
+        if mount.container.match("/run/aliquot/memory"):
+            assert (mount.host / "usage").stat().st_mode & 0o777 == 0o666
+            assert usage.read(mount.host / "usage", Kind.MEMORY).processes == ()
+
+
+def test_an_upgrade_leaves_the_library_of_running_containers_alone(node: Node) -> None:
+    pod = node.run("old")
+    (old,) = [m.host for m in _grant(node, pod, MEMORY).mounts if m.container.suffix == ".so"]
+    inode = old.stat().st_ino
+    node.shim.write_bytes(b"a newer library")
+    node.restart_agent()
+    assert (old.stat().st_ino, old.read_bytes()) == (inode, b"not really a library")
+    new_pod = node.run("new")
+    (new,) = [m.host for m in _grant(node, new_pod, MEMORY).mounts if m.container.suffix == ".so"]
+    assert new != old
+    assert new.read_bytes() == b"a newer library"
+    node.kubelet.end(pod)
+    node.kubelet.listing()
+    node.restart_agent()
+    assert (old.exists(), new.exists()) == (False, True)
+
+
+def test_a_forgotten_containers_library_stays(node: Node) -> None:
+    pod = node.run("old")
+    (old,) = [m.host for m in _grant(node, pod, MEMORY).mounts if m.container.suffix == ".so"]
+    node.shim.write_bytes(b"a newer library")
+    node.restart_agent(forget=True)
+    assert old.exists()
+
+
+def test_what_a_crash_left_behind_is_swept_at_the_next_start(node: Node) -> None:
+    node.files.create(_allocation())
+    folder = node.files.folder(_allocation())
+    assert folder.exists()
+    node.restart_agent()
+    assert not folder.exists()
+
+
+def test_a_torn_update_of_limits_is_healed_at_the_next_start(node: Node) -> None:
+    pod = node.run(memory=4, compute=20)
+    node.allocator.resize(pod.uid, "main", 8)
+    (held,) = node.allocator.allocations()
+    assert held.memory_limits is not None
+    content = bytearray(held.memory_limits.read_bytes())
+    # The newer slot was being written when the writer died: the older one counts again.
+    first, second = (limits_sequence(content, at) for at in (128, 2112))
+    at = 128 if first > second else 2112
+    content[at + 100] ^= 0xFF
+    inode = held.memory_limits.stat().st_ino
+    with held.memory_limits.open("r+b") as file:
+        file.write(content)
+    assert limits.read(held.memory_limits, Kind.MEMORY).devices[0].limit_bytes == 4 * UNIT
+    node.restart_agent()
+    assert limits.read(held.memory_limits, Kind.MEMORY).devices[0].limit_bytes == 8 * UNIT
+    assert held.memory_limits.stat().st_ino == inode
+
+
+def limits_sequence(content: bytes, at: int) -> int:
+    return int.from_bytes(content[at : at + 8], "little")
+
+
+@pytest.mark.parametrize("content", [b"", b"short", bytes(4096), b"\xff" * 4096])
+def test_limits_that_are_garbage_are_made_again(node: Node, content: bytes) -> None:
+    pod = node.run(memory=4, compute=20)
+    (held,) = node.allocator.allocations()
+    assert held.memory_limits is not None
+    held.memory_limits.write_bytes(content)
+    node.kubelet.start(pod)
+    assert limits.read(held.memory_limits, Kind.MEMORY).devices[0].limit_bytes == 4 * UNIT
+
+
+@pytest.mark.parametrize("damage", ["truncated", "filled", "forged", "removed", "a link", "a pipe"])
+def test_whatever_a_tenant_does_to_its_account_the_next_start_has_a_new_one(
+    node: Node, damage: str, tmp_path: Path
+) -> None:
+    pod = node.run()
+    (held,) = node.allocator.allocations()
+    path = held.memory_usage
+    assert path is not None
+    precious = tmp_path / "precious"
+    precious.write_text("of the host")
+    path.unlink()
+    if damage == "truncated":
+        path.write_bytes(b"")
+    elif damage == "filled":
+        path.write_bytes(b"\xff" * 65536)
+        (path.parent / "more").mkdir()
+        (path.parent / "more" / "files").write_bytes(b"x" * 1000)
+    elif damage == "forged":
+        path.write_bytes(b"ALIQUSE" + bytes(1000))
+    elif damage == "a link":
+        path.symlink_to(precious)
+    elif damage == "a pipe":
+        os.mkfifo(path)
+    node.kubelet.start(pod)
+    assert usage.read(path, Kind.MEMORY).processes == ()
+    assert [each.name for each in path.parent.iterdir()] == ["usage"]
+    assert precious.read_text() == "of the host"
+
+
+def test_files_that_cannot_be_made_refuse_the_allocation_and_leave_nothing(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/somewhere")
+
+    monkeypatch.setattr(usagestore.usage, "create", full)
+    text = refused(lambda: node.run())
+    assert "No space left on device" in text
+    assert "/somewhere" in text
+    assert not list((node.folder / "state" / "alloc").iterdir())
+    monkeypatch.undo()
+    node.kubelet.listing()
+    assert node.run()
+    assert len(node.allocator.allocations()) == 1
+
+
+def test_files_that_cannot_be_completed_are_tried_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = node.pod()
+    node.kubelet.add(pod)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "/somewhere")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(usagestore.usage, "create", full)
+        assert "No space left" in refused(lambda: node.kubelet.start(pod))
+    node.kubelet.start(pod)
+    assert [each.started for each in node.allocator.allocations()] == [True]
+
+
+class Mounts:
+    """What a kernel would have mounted."""
+
+    def __init__(self) -> None:
+        self.there: list[Path] = []
+        self.mounter = Mounter(self.there.append, self.unmount, lambda path: path in self.there)
+
+    def unmount(self, path: Path) -> None:
+        self.there.remove(path)
+
+
+def _files(folder: Path, mounts: Mounts) -> ContainerFiles:
+    shim = folder / "shim.so"
+    shim.write_bytes(b"library")
+    files = ContainerFiles(
+        folder / "state", shim, RuntimeAccess(), UsageStore.TMPFS, mounts.mounter
+    )
+    files.install()
+    return files
+
+
+def test_each_account_has_a_tmpfs_of_its_own_for_as_long_as_it_is_needed(tmp_path: Path) -> None:
+    mounts = Mounts()
+    files = _files(tmp_path, mounts)
+    allocation = _allocation()
+    files.create(allocation)
+    place = files.folder(allocation) / "usage"
+    assert mounts.there == [place]
+    files.ensure(allocation)
+    files.refresh_usage(allocation)
+    assert mounts.there == [place]
+    # After a reboot the mount is gone and the folder is not.
+    mounts.there.clear()
+    files.ensure(allocation)
+    assert mounts.there == [place]
+    files.remove(allocation.name)
+    assert mounts.there == []
+    assert not files.folder(allocation).exists()
+
+
+def test_a_tmpfs_that_cannot_be_mounted_leaves_nothing(tmp_path: Path) -> None:
+    def forbidden(path: Path) -> None:
+        raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
+
+    mounts = Mounts()
+    mounts.mounter = Mounter(forbidden, mounts.unmount, lambda path: path in mounts.there)
+    files = _files(tmp_path, mounts)
+    with pytest.raises(PermissionError):
+        files.create(_allocation())
+    assert not files.folder(_allocation()).exists()
+
+
+def test_an_uninstall_leaves_nothing_on_the_node(tmp_path: Path) -> None:
+    mounts = Mounts()
+    files = _files(tmp_path, mounts)
+    files.access = CdiAccess(tmp_path / "cdi", tmp_path)
+    files.access.prepare(Hardware((gpu(0),)))
+    files.create(_allocation())
+    files.uninstall()
+    assert mounts.there == []
+    assert not (tmp_path / "state").exists()
+    assert not list((tmp_path / "cdi").iterdir())
+
+
+def test_an_administrators_way_out_is_honoured_only_where_allowed(node: Node) -> None:
+    from dataclasses import replace
+
+    from deviceplugin.sharing import Sharing
+
+    node.sharing = Sharing(shim_off_namespaces=frozenset({"trusted"}))
+    node.restart_agent()
+    for namespace, wanted in (("trusted", False), ("default", True)):
+        pod = node.pod(namespace=namespace)
+        view = pod.view()
+        assert view.request is not None
+        node.pods.views[pod.namespace, pod.name] = replace(
+            view, request=replace(view.request, shim_off=True)
+        )
+        node.kubelet.run(pod)
+        for resource in (MEMORY, COMPUTE):
+            paths = {str(each.container) for each in _grant(node, pod, resource).mounts}
+            assert ("/etc/ld.so.preload" in paths) is wanted
+
+
+def _driver(host: Path) -> None:
+    for path in ("dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia0"):
+        (host / path).parent.mkdir(parents=True, exist_ok=True)
+        (host / path).touch()
+    folder = host / "usr/lib/x86_64-linux-gnu"
+    folder.mkdir(parents=True)
+    for name in ("libcuda.so.570.1", "libnvidia-ml.so.570.1", "libcuda.so.550.9"):
+        (folder / name).touch()
+
+
+def test_device_nodes_come_with_the_drivers_libraries(tmp_path: Path) -> None:
+    _driver(tmp_path)
+    access = NodeAccess(tmp_path)
+    access.prepare(Hardware((gpu(0), gpu(1)), driver="570.1"))
+    grant = access.grant((gpu(0),))
+    assert [str(each.host) for each in grant.devices] == [
+        "/dev/nvidia0",
+        "/dev/nvidiactl",
+        "/dev/nvidia-uvm",
+    ]
+    library = Path("/usr/lib/x86_64-linux-gnu/libcuda.so.570.1")
+    assert Mount(library, Path("/usr/lib64/libcuda.so.1")) in grant.mounts
+    assert Mount(library, Path("/usr/lib/x86_64-linux-gnu/libcuda.so.1")) in grant.mounts
+    assert not any("550" in str(each.host) for each in grant.mounts)
+
+
+def test_the_cdi_file_follows_the_gpus_and_is_written_back_when_removed(tmp_path: Path) -> None:
+    _driver(tmp_path)
+    access = CdiAccess(tmp_path / "cdi", tmp_path)
+    access.prepare(Hardware((gpu(0),), driver="570.1"))
+    written = json.loads(access.path.read_text())
+    assert written["kind"] == "aliquot.dev/gpu"
+    assert [each["name"] for each in written["devices"]] == [uuid(0)]
+    assert written["devices"][0]["containerEdits"]["deviceNodes"][0]["path"] == "/dev/nvidia0"
+    assert len(written["containerEdits"]["mounts"]) == 4
+    access.prepare(Hardware((gpu(0), gpu(1)), driver="570.1"))
+    assert len(json.loads(access.path.read_text())["devices"]) == 2
+    inode = access.path.stat().st_ino
+    access.prepare(Hardware((gpu(0), gpu(1)), driver="570.1"))
+    assert access.path.stat().st_ino == inode
+    access.path.unlink()
+    access.prepare(Hardware((gpu(0), gpu(1)), driver="570.1"))
+    assert access.path.exists()
+    assert access.grant((gpu(1),)).cdi == (f"aliquot.dev/gpu={uuid(1)}",)
+
+
+def test_the_way_to_the_gpu_is_chosen_by_what_the_host_has(tmp_path: Path) -> None:
+    assert isinstance(choose_access("auto", tmp_path), NodeAccess)
+    (tmp_path / "usr/bin").mkdir(parents=True)
+    (tmp_path / gpuaccess.RUNTIME_PROGRAMS[0]).touch()
+    assert isinstance(choose_access("auto", tmp_path), RuntimeAccess)
+    (tmp_path / "etc/cdi").mkdir(parents=True)
+    assert isinstance(choose_access("auto", tmp_path), CdiAccess)
+    assert isinstance(choose_access("nodes", tmp_path), NodeAccess)
+    with pytest.raises(ValueError, match="no way to reach a GPU"):
+        choose_access("magic", tmp_path)
+
+
+def test_on_a_simulated_node_another_driver_is_mounted() -> None:
+    access = SimulatedAccess(Path("/opt/driver"), Path("/run/sim/state"))
+    grant = access.grant((gpu(0),))
+    assert grant.env == {
+        "LD_LIBRARY_PATH": "/usr/local/lib/aliquot/driver",
+        "ALIQUOT_SIM_STATE": "/run/aliquot/driver/state",
+    }
+    assert Mount(Path("/run/sim"), Path("/run/aliquot/driver"), read_only=False) in grant.mounts
