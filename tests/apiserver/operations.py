@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 PODS = "/api/v1/*/pods"
+LEASES = "/apis/coordination.k8s.io/v1/*/leases"
 _LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
@@ -123,6 +124,8 @@ class Operations:
             return self._written(path, new)
 
     def replace(self, route: Route, body: Object) -> Object:
+        if route.collection == LEASES and not (body.get("metadata") or {}).get("resourceVersion"):
+            raise RefusalError(422, "Invalid", "metadata.resourceVersion: must be specified")
         return self._change(route, lambda _: {**body, "metadata": dict(body.get("metadata") or {})})
 
     def patch(self, route: Route, content_type: str, body: Any) -> Object:
