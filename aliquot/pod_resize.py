@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 from aliquot.errors import OperationError, UserError
 from aliquot.kubernetes.client import ApiClient, connect
-from aliquot.kubernetes.errors import ApiError, ApiServerError, UnreachableError
+from aliquot.kubernetes.errors import ApiError, ApiServerError
 from aliquot.kubernetes.objects import Pod, request_of
 from aliquot.kubernetes.paths import pod_path
 from aliquot.protocol import assignment, names, resize
@@ -137,7 +137,9 @@ class _Resize:
                 pause_s = min(1.0, pause_s * 1.5)
                 try:
                     answer = self._answer(pod, request_id)
-                except UnreachableError:
+                except ApiServerError as error:
+                    if isinstance(error, ApiError) and error.is_final:
+                        raise
                     continue
                 if answer is not None:
                     return answer

@@ -125,6 +125,17 @@ def test_without_an_answer_the_request_is_withdrawn(
     assert names.RESIZE not in stored["metadata"]["annotations"]
 
 
+def test_a_server_in_trouble_is_asked_again(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_web(server)
+    server.fail(503, "ServiceUnavailable", method="GET", skip=1, times=2)
+    server.lose_answers(method="GET", skip=3)
+    with agent(server):
+        assert cli.main(["resize", "web", "--memory", "6Gi", "--timeout", "600"]) == 0
+    assert "now has 6Gi" in capsys.readouterr().out
+
+
 def test_an_answer_at_the_last_moment_counts(
     server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
