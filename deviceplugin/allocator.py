@@ -84,6 +84,8 @@ class Allocator:
         self._promises = Promises(clock)
         self._callbacks: list[Callable[[], None]] = []
         self._is_reconciled = False
+        self._overview: tuple[int, tuple[ContainerAllocation, ...]] | None = None
+        """As of so many changes of the ledger."""
 
     def update_hardware(self, hardware: Hardware) -> None:
         """Takes a new picture of the GPUs; call it whenever `inventory` sees a change.
@@ -266,9 +268,16 @@ class Allocator:
                 self._books.sweep(checkpoint)
 
     def allocations(self) -> tuple[ContainerAllocation, ...]:
-        """What containers hold now: for metrics, the arbiter and the watch over tenants."""
+        """What containers hold now: for metrics, the arbiter and the watch over tenants.
+
+        They ask several times a second, so it is made only after changes, and not under the lock.
+        """
         with self._lock:
-            return overview.containers(self._books.ledger, self._books.files)
+            changes, entries = self._books.ledger.changes, tuple(self._books.ledger)
+        kept = self._overview
+        if kept is None or kept[0] != changes:
+            kept = self._overview = changes, overview.containers(entries, self._books.files)
+        return kept[1]
 
     def actual_of(self, pod_uid: str) -> Assignment | None:
         """What `aliquot.dev/actual` of a pod should say; None when nothing is known of it."""

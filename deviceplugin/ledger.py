@@ -107,6 +107,8 @@ class Ledger:
     _entries: dict[str, Allocation] = field(default_factory=dict)
     _by_id: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Usually one name; more only while a pod's containers re-use its init container's ids."""
+    changes: int = 0
+    """Counts them, for whoever keeps something that was made from the entries."""
 
     def __iter__(self) -> Iterator[Allocation]:
         return iter(tuple(self._entries.values()))
@@ -125,6 +127,7 @@ class Ledger:
             self._by_id[each] = (*self._by_id.get(each, ()), name)
 
     def drop(self, name: str) -> None:
+        self.changes += 1
         allocation = self._entries.pop(name, None)
         for each in allocation.all_ids if allocation is not None else ():
             left = tuple(another for another in self._by_id[each] if another != name)

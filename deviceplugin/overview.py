@@ -1,6 +1,6 @@
 """What containers hold, for everybody who only looks: metrics, the arbiter, the API server."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,7 +44,9 @@ class ContainerAllocation:
     """Its seat at the compute arbiter; a new name after every start of the container."""
 
 
-def containers(ledger: Ledger, files: ContainerFiles) -> tuple[ContainerAllocation, ...]:
+def containers(
+    ledger: Collection[Allocation], files: ContainerFiles
+) -> tuple[ContainerAllocation, ...]:
     """Both halves of a container as one, as soon as it is known that they are."""
     rest = {each.name: each for each in ledger if each.resource == MEMORY_RESOURCE}
     by_key: dict[ContainerKey, list[Allocation]] = {}
