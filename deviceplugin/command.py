@@ -52,13 +52,16 @@ def run(options: argparse.Namespace) -> int:
 
 def _serve(settings: Settings) -> int:
     from deviceplugin.agent import Agent
+    from deviceplugin.thrift import give_back, limit_arenas
 
+    limit_arenas()
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
     agent = Agent(settings)
     try:
         agent.start()
+        give_back()
         # A wait without an end would keep Python from running signal handlers on some platforms.
         while not ending.wait(3600):
             pass

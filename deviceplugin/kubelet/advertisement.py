@@ -25,12 +25,10 @@ class Advertisement:
             if health == self._health:
                 return False
             self._health = dict(health)
-            self._message = api.ListAndWatchResponse(
-                devices=[
-                    api.Device(ID=each, health=HEALTHY if healthy else UNHEALTHY)
-                    for each, healthy in health.items()
-                ]
-            )
+            message = api.ListAndWatchResponse()
+            for each, healthy in health.items():
+                message.devices.add(ID=each, health=HEALTHY if healthy else UNHEALTHY)
+            self._message = message
             self.version += 1
             self.bell += 1
             self._changed.notify_all()

@@ -41,7 +41,8 @@ def write(path: Path, entries: Iterable[Entry], registered: Mapping[str, Iterabl
         "RegisteredDevices": {resource: sorted(ids) for resource, ids in registered.items()},
     }
     # The real checksum is of Go's in-memory form; nobody but the kubelet can compute it.
-    text = json.dumps({"Data": data, "Checksum": zlib.crc32(json.dumps(data).encode())})
+    text = json.dumps(data)
+    text = f'{{"Data":{text},"Checksum":{zlib.crc32(text.encode())}}}'
     fresh = path.with_name(f".{path.name}.new")
     fresh.write_text(text)
     fresh.replace(path)

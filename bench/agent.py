@@ -1,0 +1,231 @@
+"""What the node agent costs: an allocation, its start, its memory, and doing nothing.
+
+The real agent in a process of its own, on 16 simulated GPUs of 288 GB, beside the kubelet stand-in
+that tests use. First 400 containers are admitted; then one after the other is replaced, and each
+call of the kubelet is timed at the kubelet's end. `python -m bench.agent --json` prints one object,
+without `--json` a table.
+"""
+
+import argparse
+import json
+import math
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
+from simgpu.node import Node
+from tests.agentprocess import AgentProcess
+from tests.kubelet import Kubelet, Pod
+from tests.kubelet.endpoint import Endpoint
+from tests.simulated import SimulatedNode
+
+GPUS = 16
+GPU_BYTES = 288 * 10**9
+CONTAINERS = 400
+REPLACED = 300
+IDLE_S = 30.0
+MEMORY_UNITS, COMPUTE_PERCENT = 40, 4
+"""Of each container: 400 of them leave a little of every GPU free."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latency:
+    """Of one kind of call, in milliseconds."""
+
+    calls: int
+    median_ms: float
+    p99_ms: float
+    most_ms: float
+
+    @classmethod
+    def of(cls, times_s: Sequence[float]) -> "Latency":
+        ordered = sorted(1000 * each for each in times_s)
+
+        def at(part: float) -> float:
+            return ordered[min(len(ordered) - 1, math.ceil(part * len(ordered)) - 1)]
+
+        return cls(len(ordered), at(0.5), at(0.99), ordered[-1])
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    registered_s: float
+    """From the start of the process until the kubelet has all ids of both resources."""
+    restarted_s: float
+    """The same with 400 containers to take over."""
+    allocate: Latency
+    prefer: Latency
+    pre_start: Latency
+    fsync: Latency
+    """Of a page of a new file in the same folder, for comparison: an allocation waits for some."""
+    resident_mib: float
+    idle_percent: float
+    """Of a core, with 400 containers that do nothing, without the compute arbiter."""
+    arbiter_percent: float
+
+
+class Timed:
+    """Times the calls of a kubelet's endpoints."""
+
+    def __init__(self, kubelet: Kubelet) -> None:
+        self.times_s: dict[str, list[float]] = {"allocate": [], "prefer": [], "pre_start": []}
+        for resource in (MEMORY_RESOURCE, COMPUTE_RESOURCE):
+            endpoint = kubelet.manager.endpoints[resource]
+            assert isinstance(endpoint, Endpoint)
+            for name in self.times_s:
+                self._wrap(endpoint, name)
+
+    def _wrap(self, endpoint: Endpoint, name: str) -> None:
+        call = getattr(endpoint, name)
+
+        def timed(*arguments: object) -> object:
+            began_s = time.perf_counter()
+            try:
+                return call(*arguments)
+            finally:
+                self.times_s[name].append(time.perf_counter() - began_s)
+
+        setattr(endpoint, name, timed)
+
+
+@contextmanager
+def large_node(folder: Path) -> Iterator[SimulatedNode]:
+    hardware = folder / "hardware.json"
+    gpus = [{"model": "B200", "count": GPUS, "memory_bytes": GPU_BYTES}]
+    hardware.write_text(json.dumps({"gpu": gpus}))
+    (folder / "node").mkdir()
+    with Node.create(folder / "node" / "state", str(hardware)) as node:
+        yield SimulatedNode(node)
+
+
+def start(agent: AgentProcess, kubelet: Kubelet) -> float:
+    units = GPUS * (GPU_BYTES // (256 << 20))
+    began_s = time.perf_counter()
+    agent.start()
+    kubelet.wait_for(
+        lambda: (
+            kubelet.allocatable(MEMORY_RESOURCE) == units
+            and kubelet.allocatable(COMPUTE_RESOURCE) == 100 * GPUS
+        ),
+        "all ids",
+    )
+    return time.perf_counter() - began_s
+
+
+def cpu_s(pid: int) -> float:
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def arbiter_cpu_s(agent: AgentProcess) -> float:
+    for line in agent.get("/metrics")[1].splitlines():
+        if line.startswith("aliquot_arbiter_cpu_seconds_total "):
+            return float(line.split()[1])
+    raise AssertionError("no aliquot_arbiter_cpu_seconds_total")
+
+
+def fsync_latency(folder: Path) -> Latency:
+    times_s = []
+    for number in range(100):
+        with open(folder / f"page-{number}", "wb") as file:
+            file.write(bytes(4096))
+            file.flush()
+            began_s = time.perf_counter()
+            os.fsync(file.fileno())
+            times_s.append(time.perf_counter() - began_s)
+    return Latency.of(times_s)
+
+
+def resident_mib(pid: int) -> float:
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) / 1024
+    raise AssertionError("no VmRSS")
+
+
+def pod(name: str) -> Pod:
+    return Pod.asking(name, memory=MEMORY_UNITS, compute=COMPUTE_PERCENT)
+
+
+def measure(folder: Path) -> Figures:
+    with large_node(folder) as node, Kubelet(folder / "kubelet") as kubelet:
+        agent = AgentProcess(node, kubelet, folder / "state")
+        try:
+            registered_s = start(agent, kubelet)
+            pods = [pod(f"pod-{number}") for number in range(CONTAINERS)]
+            for each in pods:
+                kubelet.run(each)
+            agent.kill()
+            restarted_s = start(agent, kubelet)
+            timed = Timed(kubelet)
+            for number in range(REPLACED):
+                kubelet.finish(pods[number % CONTAINERS])
+                pods[number % CONTAINERS] = pod(f"next-{number}")
+                kubelet.run(pods[number % CONTAINERS])
+            before_s, arbiter_s, began_s = cpu_s(agent.pid), arbiter_cpu_s(agent), time.monotonic()
+            time.sleep(IDLE_S)
+            passed_s = time.monotonic() - began_s
+            arbiting = (arbiter_cpu_s(agent) - arbiter_s) / passed_s
+            idle = (cpu_s(agent.pid) - before_s) / passed_s - arbiting
+            return Figures(
+                registered_s=registered_s,
+                restarted_s=restarted_s,
+                allocate=Latency.of(timed.times_s["allocate"]),
+                prefer=Latency.of(timed.times_s["prefer"]),
+                pre_start=Latency.of(timed.times_s["pre_start"]),
+                fsync=fsync_latency(folder),
+                resident_mib=resident_mib(agent.pid),
+                idle_percent=100 * idle,
+                arbiter_percent=100 * arbiting,
+            )
+        finally:
+            agent.stop()
+
+
+def table(figures: Figures) -> str:
+    lines = [
+        f"registered after start          {figures.registered_s:8.2f} s   (target: 1 s)",
+        f"the same with {CONTAINERS} containers    {figures.restarted_s:8.2f} s",
+    ]
+    for name, latency in (
+        ("Allocate", figures.allocate),
+        ("GetPreferredAllocation", figures.prefer),
+        ("PreStartContainer", figures.pre_start),
+        ("fsync of one page", figures.fsync),
+    ):
+        target = "   (target: 5 ms at p99)" if name == "Allocate" else ""
+        lines.append(
+            f"{name:<24} {latency.median_ms:6.2f} ms median, {latency.p99_ms:6.2f} ms p99, "
+            f"{latency.most_ms:6.2f} ms most, of {latency.calls}{target}"
+        )
+    lines += [
+        f"memory                          {figures.resident_mib:8.1f} MiB (target: 80 MiB)",
+        f"idle                            {figures.idle_percent:8.2f} %   (target: 1 %)",
+        f"compute arbiter                 {figures.arbiter_percent:8.2f} %",
+    ]
+    return "\n".join(lines)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(prog="python -m bench.agent", description=__doc__)
+    parser.add_argument("--json", action="store_true", help="one object instead of a table")
+    parser.add_argument("--folder", help="where the node's files are; /dev/shm takes the disk out")
+    options = parser.parse_args(arguments)
+    folder = Path(tempfile.mkdtemp(prefix="aq-", dir=options.folder))
+    try:
+        figures = measure(folder)
+    finally:
+        shutil.rmtree(folder)
+    print(json.dumps(asdict(figures)) if options.json else table(figures))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
