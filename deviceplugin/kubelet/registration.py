@@ -91,7 +91,11 @@ class Registration:
                 if self._is_stale():
                     self._renew()
                 self.problem = ""
-            except (RegistrationError, OSError) as error:
+            except (
+                RegistrationError,
+                OSError,
+                RuntimeError,
+            ) as error:  # gRPC's, when it cannot bind
                 if str(error) != self.problem:
                     log.warning("not registered: %s", error)
                 self.problem = str(error)
