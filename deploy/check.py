@@ -32,7 +32,7 @@ def problems() -> Iterator[str]:
         yield "base/webhooks.yaml is old; run `python -m deploy.webhooks`"
     yield from _image_tag()
     yield from _scheduler_settings()
-    for path in sorted(HERE.glob("examples/*.yaml")):
+    for path in sorted((*HERE.glob("examples/*.yaml"), HERE / "uninstall/cleaner.yaml")):
         yield from _schema_problems(path.name, _read(path.read_text()))
     kubectl = shutil.which("kubectl")
     if kubectl is None:
@@ -93,7 +93,7 @@ def _variable_problems(where: str, objects: Iterable[Object]) -> Iterator[str]:
 
 
 def _image_tag() -> Iterator[str]:
-    for name in ("base", "overlays/simulated"):
+    for name in ("base", "overlays/simulated", "uninstall"):
         kustomization = yaml.safe_load((HERE / name / "kustomization.yaml").read_text())
         (image,) = kustomization["images"]
         if image["newTag"] != __version__:

@@ -116,19 +116,14 @@ class Installation:
 
     def busy_shares(self, node: Node, seconds: float) -> dict[int, float]:
         """Percent of time in which a GPU worked for each process, by host pid."""
-        before, started = self._busy_ns(node), time.monotonic_ns()
+        before = self.simulated(node)
         time.sleep(seconds)
-        after, ended = self._busy_ns(node), time.monotonic_ns()
+        after = self.simulated(node)
+        passed_ns = after["devices"][0]["time_ns"] - before["devices"][0]["time_ns"]
+        earlier, later = _busy_ns(before), _busy_ns(after)
         return {
-            pid: 100.0 * (after[pid] - before[pid]) / (ended - started)
-            for pid in after
-            if pid in before
-        }
-
-    def _busy_ns(self, node: Node) -> dict[int, int]:
-        return {
-            process["host_pid"]: sum(use["busy_ns"] for use in process["devices"])
-            for process in self.simulated(node)["processes"]
+            pid: 100.0 * (later[pid] - earlier[pid]) / passed_ns
+            for pid in later.keys() & earlier.keys()
         }
 
 
@@ -142,3 +137,10 @@ print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())
 
 def _restarts(pod: dict[str, Any]) -> int:
     return sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
+
+
+def _busy_ns(status: dict[str, Any]) -> dict[int, int]:
+    return {
+        process["host_pid"]: sum(usage["busy_ns"] for usage in process["usages"])
+        for process in status["processes"]
+    }

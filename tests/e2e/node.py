@@ -41,6 +41,9 @@ class Node:
         self.kubelet = run("kubelet", self._kubelet_command())
         self.proxy = run("kube-proxy", self._proxy_command())
         self.containerd.start()
+        self.await_containerd()
+
+    def await_containerd(self) -> None:
         self.containerd.await_answer(lambda: "NAME" in self._ctr("namespaces", "list", check=False))
 
     def join(self) -> None:
