@@ -59,5 +59,6 @@ class Picture:
     def _update(self) -> None:
         shown = withhold(self._found, self._rivals, self._choice)
         if shown != self._shown:
-            self._shown = shown
+            # In this order: what could not be published is published again.
             self._publish(shown)
+            self._shown = shown

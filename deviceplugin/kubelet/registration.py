@@ -91,11 +91,8 @@ class Registration:
                 if self._is_stale():
                     self._renew()
                 self.problem = ""
-            except (
-                RegistrationError,
-                OSError,
-                RuntimeError,
-            ) as error:  # gRPC's, when it cannot bind
+            except (RegistrationError, OSError, RuntimeError) as error:
+                # gRPC says by a RuntimeError that a socket cannot be bound.
                 if str(error) != self.problem:
                     log.warning("not registered: %s", error)
                 self.problem = str(error)
