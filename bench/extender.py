@@ -22,7 +22,7 @@ from typing import Any
 
 import msgspec
 
-from bench.extender_cluster import Kind, bound_pods, kinds, nodes, pages, pending_pod
+from bench.extender_cluster import bound_pods, kinds, nodes, pages, pending_pod
 from bench.extender_server import StoredServer
 
 __all__ = ["main", "measure"]
@@ -108,9 +108,7 @@ def _schedule(
 
 def _one(client: "_Client", pod: dict[str, Any], names: list[str]) -> dict[str, float] | None:
     """Milliseconds by verb, or None when the pod fits nowhere."""
-    began_s = time.perf_counter()
     body = msgspec.json.encode({"Pod": pod, "Nodes": None, "NodeNames": names})
-    encoded_s = time.perf_counter() - began_s
     began_s = time.perf_counter()
     answer = client.call("POST", "/scheduler/filter", body)
     filter_s = time.perf_counter() - began_s
@@ -136,7 +134,6 @@ def _one(client: "_Client", pod: dict[str, Any], names: list[str]) -> dict[str, 
     error = msgspec.json.decode(answer)["Error"]
     if error:
         raise RuntimeError(error)
-    del encoded_s
     return {
         "filter": 1e3 * filter_s,
         "prioritize": 1e3 * prioritize_s,

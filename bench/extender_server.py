@@ -68,7 +68,8 @@ class _Handler(BaseHTTPRequestHandler):
         body = msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))
         self._answer(200, msgspec.json.encode(self.server.change(self.path, body)))
 
-    do_PATCH = do_POST
+    def do_PATCH(self) -> None:
+        self.do_POST()
 
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002 (the library's name)
         pass

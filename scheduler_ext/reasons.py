@@ -167,9 +167,7 @@ def _sentence(
         case Cause.KIND:
             return _kind_sentence(request, cluster.model_names[value] if of else "")
         case Cause.COUNT:
-            return (
-                f"{gpus} asked on one node, {enough} of {of} here {_verb(enough)} of a wanted kind"
-            )
+            return f"{gpus} asked on one node: {enough} of {of} {_verb(enough)} of a wanted kind"
         case Cause.SIZE:
             has = amount_text(value, unit_mib)
             return f"GPU {device} is the largest: {has} of {asked_gib} GiB asked on one GPU"
