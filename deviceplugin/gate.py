@@ -17,9 +17,13 @@ class Gate:
         self._is_closed = False
 
     @contextmanager
-    def passing(self) -> Iterator[None]:
+    def passing(self, timeout_s: float | None = None) -> Iterator[None]:
+        """TimeoutError when somebody is alone for so long."""
         with self._changed:
-            self._changed.wait_for(lambda: not self._is_closed and not self._loners)
+            if not self._changed.wait_for(
+                lambda: not self._is_closed and not self._loners, timeout_s
+            ):
+                raise TimeoutError
             self._inside += 1
         try:
             yield

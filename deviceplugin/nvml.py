@@ -211,11 +211,18 @@ class Nvml:
             return [GpuProcess(pid, used) for pid, used in found.items()]
 
     def utilization(self, uuid: str, since_us: int) -> list[Any]:
-        """Samples of GPU time per process after a time stamp, as NVML's structs."""
-        with self._gate.passing():
-            handle, asked = self._handle(uuid), f"the utilisation of GPU {uuid}"
-            none: list[Any] = []
-            return _ask_or(none, asked, pynvml.nvmlDeviceGetProcessUtilization, handle, since_us)
+        """Samples of GPU time per process after a time stamp, as NVML's structs.
+
+        For the arbiter, which has to be back in milliseconds: none while the session changes.
+        """
+        none: list[Any] = []
+        try:
+            with self._gate.passing(timeout_s=0.0):
+                handle, asked = self._handle(uuid), f"the utilisation of GPU {uuid}"
+                ask = pynvml.nvmlDeviceGetProcessUtilization
+                return _ask_or(none, asked, ask, handle, since_us)
+        except TimeoutError:
+            return none
 
     # --- events ------------------------------------------------------------------------------
 

@@ -69,6 +69,16 @@ def test_who_cannot_be_alone_gives_up_and_the_others_go_on() -> None:
         pass
 
 
+def test_who_has_no_time_does_not_wait_for_the_one_alone() -> None:
+    gate = Gate()
+    with gate.passing(timeout_s=0.0):
+        pass
+    with gate.alone(LONG_S), pytest.raises(TimeoutError), gate.passing(timeout_s=0.0):
+        pass
+    with gate.passing(timeout_s=0.0):
+        pass
+
+
 def test_a_failure_inside_leaves_the_gate_open() -> None:
     gate = Gate()
     with pytest.raises(ValueError), gate.alone(SHORT_S):  # noqa: PT011 - it is our own
