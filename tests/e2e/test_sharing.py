@@ -53,19 +53,19 @@ def test_a_pod_waits_with_its_reason_and_starts_when_there_is_room(
     installed: Installation, workloads: Workloads
 ) -> None:
     gpus = GPUS_A_NODE * len(installed.cluster.nodes)
-    full = [pod(f"full-{number}", "wait", memory="60Gi", compute=50) for number in range(gpus)]
+    full = [pod(f"full-{number}", "wait", memory="45Gi", compute=40) for number in range(gpus)]
     workloads.start(*full)
     for each in full:
         workloads.await_phase(each["metadata"]["name"])
 
-    workloads.start(pod("late", "see", "wait", memory="60Gi", compute=50))
-    workloads.await_description("late", "20 of 60 GiB")
+    workloads.start(pod("late", "see", "wait", memory="45Gi", compute=40))
+    workloads.await_description("late", "has the most free memory: 35 of 45 GiB asked")
     assert workloads.phase("late") == "Pending"
 
     workloads.end("full-0")
     workloads.await_phase("late")
     (seen,) = workloads.await_line("late", "see")
-    assert seen["total_mib"] == 60 * GIB_IN_MIB
+    assert seen["total_mib"] == 45 * GIB_IN_MIB
 
 
 def test_twenty_pods_at_once(installed: Installation, workloads: Workloads) -> None:
