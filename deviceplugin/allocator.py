@@ -335,11 +335,8 @@ class Allocator:
         """What `devices` depends on, for less than it costs to make the list."""
         ledger = self._books.ledger
         special = {*ledger.closed(), *self._supply.foreign}
-        return (
-            self._supply,
-            frozenset(one for each in ledger for one in each.extra),
-            frozenset(each.name for each in ledger if special.intersection(each.gpus)),
-        )
+        names = (each.name for each in ledger if special.intersection(each.gpus))
+        return self._supply, ledger.withdrawn(), frozenset(names if special else ())
 
     def _identify(
         self, resource: str, size: int, listed: list[Held] | None, pods: PodSource

@@ -95,7 +95,7 @@ class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
         return str(self.owner) if self.owner is not None else "a container that is just starting"
 
 
-@lru_cache(4096)
+@lru_cache(1024)
 def allocation_name(resource: str, some: frozenset[str]) -> str:
     """The same for the same ids: the folder's name, and how later calls find the entry."""
     text = "\n".join([resource, *sorted(some)])
@@ -107,6 +107,8 @@ class Ledger:
     _entries: dict[str, Allocation] = field(default_factory=dict)
     _by_id: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Usually one name; more only while a pod's containers re-use its init container's ids."""
+    _special: dict[str, Allocation] = field(default_factory=dict)
+    """Those for which ids are withdrawn: resized ones and whole GPUs."""
     changes: int = 0
     """Counts them, for whoever keeps something that was made from the entries."""
 
@@ -123,12 +125,15 @@ class Ledger:
         name = allocation.name
         self.drop(name)
         self._entries[name] = allocation
+        if allocation.extra or allocation.whole:
+            self._special[name] = allocation
         for each in allocation.all_ids:
             self._by_id[each] = (*self._by_id.get(each, ()), name)
 
     def drop(self, name: str) -> None:
         self.changes += 1
         allocation = self._entries.pop(name, None)
+        self._special.pop(name, None)
         for each in allocation.all_ids if allocation is not None else ():
             left = tuple(another for another in self._by_id[each] if another != name)
             if left:
@@ -141,6 +146,26 @@ class Ledger:
 
     def holds(self, device_id: str) -> bool:
         return device_id in self._by_id
+
+    def busy(self, resource: str, free: Collection[str]) -> set[str]:
+        """All ids that somebody holds, other than the allocations named as `free`."""
+        return set().union(
+            *(
+                each.all_ids
+                for name, each in self._entries.items()
+                if each.resource == resource and name not in free
+            )
+        )
+
+    def occupied(self, gone: Collection[str]) -> set[str]:
+        """GPUs of which somebody holds something, other than those who are `gone`."""
+        return {
+            uuid for name, each in self._entries.items() if name not in gone for uuid in each.gpus
+        }
+
+    def withdrawn(self) -> frozenset[str]:
+        """Ids that resizes have taken."""
+        return frozenset(one for each in self._special.values() for one in each.extra)
 
     def on_gpu(self, uuid: str) -> Iterator[Allocation]:
         return (each for each in self._entries.values() if uuid in each.gpus)
@@ -186,12 +211,12 @@ class Ledger:
 
     def closed(self) -> dict[str, Allocation]:
         """GPUs of which somebody has everything: nothing else of them may be handed out."""
-        return {uuid: each for each in self._entries.values() if each.whole for uuid in each.gpus}
+        return {uuid: each for each in self._special.values() if each.whole for uuid in each.gpus}
 
     def devices(self, supply: Supply, resource: str) -> tuple[tuple[str, bool], ...]:
         """Every id and whether it may be handed out, or keeps running where it is."""
         closed = self.closed()
-        withdrawn = {each for entry in self._entries.values() for each in entry.extra}
+        withdrawn = self.withdrawn()
         found: list[tuple[str, bool]] = []
         for gpu in supply.hardware.gpus:
             some = supply.ids(resource, gpu.uuid)

@@ -123,30 +123,18 @@ def _rooms(
         if gpu.uuid not in closed and _admits(question, gpu.uuid, gpu.model)
     }
     must = frozenset(question.must_include)
-
-    def is_free(each: str) -> bool:
-        return each not in reserved and all(
-            holder.name in question.gone for holder in ledger.holders(each)
-        )
-
-    def will_be_free(each: str) -> bool:
-        return all(
-            holder.name in question.gone or holder.name in question.passed_on
-            for holder in ledger.holders(each)
-        )
-
-    offered = must.union(question.available)
+    other = ids.other(question.resource)
+    busy = ledger.busy(question.resource, question.gone) | reserved
+    other_busy = ledger.busy(other, question.gone | question.passed_on)
+    occupied = ledger.occupied(question.gone)
+    free = must.union(question.available) - (busy - must)
     for room in rooms.values():
-        room.free = [
-            each
-            for each in supply.ids(question.resource, room.uuid)
-            if each in offered and (each in must or is_free(each))
-        ]
-        some = supply.ids(ids.other(question.resource), room.uuid)
+        room.free = [each for each in supply.ids(question.resource, room.uuid) if each in free]
         # The kubelet does not know yet that the memory of a whole GPU is back.
         if room.uuid not in withdrawn:
-            room.other_free = sum(not ledger.holds(each) or will_be_free(each) for each in some)
-        room.empty = all(each.name in question.gone for each in ledger.on_gpu(room.uuid))
+            some = supply.ids(other, room.uuid)
+            room.other_free = sum(each not in other_busy for each in some)
+        room.empty = room.uuid not in occupied
     return rooms
 
 
