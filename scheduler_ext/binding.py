@@ -8,9 +8,10 @@ from aliquot.kubernetes.client import ApiClient
 from aliquot.kubernetes.errors import ApiError, ApiServerError, UnreachableError
 from aliquot.kubernetes.paths import binding_path, pod_path
 from aliquot.protocol import assignment, names
+from scheduler_ext.holdings import Choice, RefusedError
 from scheduler_ext.objects import Pod
 from scheduler_ext.records import PodRecord, pod_record
-from scheduler_ext.verbs import Choice, RefusedError, Verbs
+from scheduler_ext.verbs import Verbs
 
 __all__ = ["Binder"]
 
@@ -36,9 +37,9 @@ class Binder:
         """Raises RefusedError with the reason when the pod is not bound afterwards."""
         record = self._verbs.known(uid, namespace, name) or self._read(namespace, name, uid)
         with self._timed("bind decision"):
-            choice = self._verbs.choose(uid, record, node)
+            choice = self._verbs.choose(record, node)
         if choice.ticket is not None and not self._verbs.companions.wait(choice.ticket):
-            self._verbs.give_back(uid)
+            self._verbs.holdings.give_back(uid)
             raise RefusedError(f"{record.title}: not all of its group came to be bound in time")
         self._carry_out(choice)
 
@@ -49,7 +50,7 @@ class Binder:
             version = self._write_plan(choice)
         except (ApiServerError, RefusedError) as error:
             # A plan that arrived after all, on a pod without a node, runs out by itself.
-            self._verbs.give_back(pod.uid)
+            self._verbs.holdings.give_back(pod.uid)
             raise RefusedError(f"the plan for {pod.title} was not written: {error}") from error
         try:
             self._check_leader()
@@ -59,7 +60,7 @@ class Binder:
         except (ApiError, RefusedError) as error:
             self._undo(choice, version)
             raise RefusedError(f"{pod.title} was not bound to {choice.node}: {error}") from error
-        self._verbs.settle(pod.uid)
+        self._verbs.holdings.settle(pod.uid)
 
     def settle_doubtful(self, record: PodRecord) -> None:
         """Asks what became of a pod of which the watch has not told for a long time."""
@@ -67,12 +68,12 @@ class Binder:
             pod = self._client.get(pod_path(record.namespace, record.name), Pod)
         except ApiServerError as error:
             if isinstance(error, ApiError) and error.not_found:
-                self._verbs.give_back(record.uid)
+                self._verbs.holdings.give_back(record.uid)
             return
         if pod.metadata.uid == record.uid and pod.spec.node_name:
-            self._verbs.keep(record.uid)
+            self._verbs.holdings.keep(record.uid)
         else:
-            self._verbs.give_back(record.uid)
+            self._verbs.holdings.give_back(record.uid)
 
     def _read(self, namespace: str, name: str, uid: str) -> PodRecord:
         try:
@@ -149,7 +150,7 @@ class Binder:
             now = Pod()
         if now.metadata.uid == pod.uid and now.spec.node_name == choice.node:
             return
-        self._verbs.doubt(pod.uid)
+        self._verbs.holdings.doubt(pod.uid)
         log.warning("%s: whether it was bound to %s is not known", pod.title, choice.node)
         raise RefusedError(
             f"whether {pod.title} was bound to {choice.node} is not known yet: {trouble}"
@@ -168,7 +169,7 @@ class Binder:
             self._client.patch(pod_path(pod.namespace, pod.name), {"metadata": metadata})
         except ApiServerError as error:
             log.info("%s keeps a plan that was not carried out: %s", pod.title, error)
-        self._verbs.give_back(pod.uid)
+        self._verbs.holdings.give_back(pod.uid)
 
     def _check_leader(self) -> None:
         if not self._may_act():

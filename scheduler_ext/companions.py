@@ -64,6 +64,11 @@ class Companions:
             return True
         return len(self._state.group(key.namespace, key.name)) >= pod.request.group_size
 
+    def has_started(self, pod: PodRecord, key: GroupKey) -> bool:
+        """Whether as many as the group needs are bound, so that this one may come alone."""
+        verdict = self.consider(pod, key, lambda _: None)
+        return verdict.place is None and not verdict.reason
+
     def arrive(self, pod: PodRecord, key: GroupKey) -> Ticket[Place] | None:
         ticket = self._groups.arrive(key, pod.uid, self._clock())
         self._moved.notify_all()

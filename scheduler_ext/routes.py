@@ -10,9 +10,10 @@ import msgspec
 from scheduler_ext.binding import Binder
 from scheduler_ext.connection import HttpError, Response
 from scheduler_ext.explain import explain
+from scheduler_ext.holdings import RefusedError
 from scheduler_ext.metrics import Metrics
 from scheduler_ext.server import Route
-from scheduler_ext.verbs import RefusedError, Verbs
+from scheduler_ext.verbs import Verbs
 from scheduler_ext.wire import (
     BindingArgs,
     BindingResult,

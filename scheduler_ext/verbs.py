@@ -4,19 +4,18 @@ import math
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import compress, repeat
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from aliquot.protocol.assignment import Assignment
 from scheduler_ext.choices import Choices
 from scheduler_ext.companions import Companions, key_of
 from scheduler_ext.footprint import footprint_of
 from scheduler_ext.groups import GroupKey, GroupTimes, Ticket
-from scheduler_ext.ledger import Entry, Stage
+from scheduler_ext.holdings import Choice, Holdings, RefusedError
+from scheduler_ext.ledger import Entry
 from scheduler_ext.objects import Pod
 from scheduler_ext.placement.several import Devices
 from scheduler_ext.preemption import victims_needed
@@ -26,7 +25,7 @@ from scheduler_ext.requests import assignment_of
 from scheduler_ext.state import ClusterState
 from scheduler_ext.waiting import WaitingPods
 
-__all__ = ["BEST_SCORE", "Choice", "Filtered", "RefusedError", "Verbs"]
+__all__ = ["BEST_SCORE", "Filtered", "Verbs"]
 
 BEST_SCORE = 10
 """kube-scheduler's largest; only our first choice gets it, because it draws lots between equals."""
@@ -34,26 +33,10 @@ BEST_SCORE = 10
 _RECENT_PODS = 20_000
 
 
-class RefusedError(Exception):
-    """A decision that cannot be; the text goes to the pod's event."""
-
-
 @dataclass(frozen=True, slots=True)
 class Filtered:
     passed: list[str]
     failed: dict[str, Reason]
-
-
-@dataclass(frozen=True, slots=True)
-class Choice:
-    """A node and GPUs for a pod, and the ledger's entry that keeps them for it."""
-
-    pod: PodRecord
-    node: str
-    plan: Assignment
-    entry: Entry
-    ticket: Ticket[str] | None = None
-    """For a member of a group: the barrier at which its bind call waits for the others."""
 
 
 class Verbs:
@@ -75,15 +58,11 @@ class Verbs:
         self.state = state
         self.choices = choices
         self.waiting = waiting
+        self.holdings = Holdings(state, self._ended, clock, settle_s=settle_s)
+        self.companions = Companions(state, self.holdings.let_go, group_times, clock)
         self._assume_s = assume_s
-        self._settle_s = settle_s
         self._clock = clock
-        self._assumed: dict[str, Choice] = {}
-        self._binding: set[str] = set()
-        self._doubtful: set[str] = set()
-        self._decided: dict[str, PodRecord] = {}
         self._recent: OrderedDict[str, PodRecord] = OrderedDict()
-        self.companions = Companions(state, self._let_go, group_times, clock)
         state.on_new_pod = self._meet
         state.on_gone_pod = self._part
 
@@ -122,8 +101,8 @@ class Verbs:
         with self.state.lock:
             self._begin(record)
             if self.companions.holds(record):
-                held = self._assumed[record.uid].node
-                return [BEST_SCORE if name == held else 0 for name in names]
+                held = self.holdings.assumed(record.uid)
+                return [BEST_SCORE if held and name == held.node else 0 for name in names]
             cost = self._costs(record, self._rows(names))
             fits = np.isfinite(cost)
             if not fits.any():
@@ -134,58 +113,16 @@ class Verbs:
         scores[best] = BEST_SCORE
         return scores
 
-    def choose(self, uid: str, record: PodRecord, node: str) -> Choice:
-        """The bind decision: GPUs that are the pod's from now on, until `settle` or `give_back`."""
+    def choose(self, record: PodRecord, node: str) -> Choice:
+        """The bind decision: GPUs that are the pod's from now on, until its bind call ends."""
         with self.state.lock:
-            ledger = self.state.ledger
-            self._check_idle(record)
-            choice, ticket = self._assumed.get(uid), None
-            if (key := key_of(record)) is not None and self.companions.holds(record):
-                if choice is None or choice.node != node:
-                    self.companions.withdraw(record)
-                    raise RefusedError(f"{record.title}: its group holds room on another node")
-                ticket = self.companions.arrive(record, key)
-            if choice is None or choice.node != node or ledger.entry(uid) is not choice.entry:
-                self._let_go(uid)
+            self.holdings.check_idle(record)
+            ticket = self._ticket(record, node)
+            choice = self.holdings.assumed(record.uid)
+            if choice is None or choice.node != node:
+                self.holdings.let_go(record.uid)
                 choice = self._choice(record, node, math.inf)
-            expires_s = self._clock() + self._settle_s
-            entry = msgspec.structs.replace(choice.entry, stage=Stage.PLANNED, expires_s=expires_s)
-            ledger.hold(uid, entry)
-            self.state.refresh()
-            self._binding.add(uid)
-            self._decided[uid] = record
-            self._assumed.pop(uid, None)
-            return Choice(record, node, choice.plan, entry, ticket)
-
-    def settle(self, uid: str) -> None:
-        """The pod is bound: what was chosen stays until the watch tells."""
-        with self.state.lock:
-            self._end_binding(uid, bound=True)
-            self.waiting.remove(uid)
-            self._recent.pop(uid, None)
-
-    def doubt(self, uid: str) -> None:
-        """The pod may be bound: what was chosen stays until somebody has found out."""
-        with self.state.lock:
-            self._end_binding(uid, bound=True)
-            self._doubtful.add(uid)
-
-    def give_back(self, uid: str) -> None:
-        """The pod is certainly not bound, or gone."""
-        with self.state.lock:
-            self._end_binding(uid, bound=False)
-            self._let_go(uid)
-
-    def keep(self, uid: str) -> None:
-        """The pod is bound, only the watch is late: it is given more time."""
-        with self.state.lock:
-            self.settle(uid)
-            entry = self.state.ledger.entry(uid)
-            if entry is not None and not entry.bound:
-                expires_s = self._clock() + self._settle_s
-                later = msgspec.structs.replace(entry, expires_s=expires_s)
-                self.state.ledger.hold(uid, later)
-                self.state.refresh()
+            return self.holdings.decide(replace(choice, ticket=ticket))
 
     def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
         """Nodes on which the pod fits without these pods, and maybe some more; all by uid."""
@@ -209,43 +146,14 @@ class Verbs:
         return record if record and (record.namespace, record.name) == (namespace, name) else None
 
     def expire(self) -> list[PodRecord]:
-        """Takes back choices that nobody came for; answers the pods to ask the API server about."""
+        """Takes back what has run out; answers the pods to ask the API server about."""
         with self.state.lock:
-            ledger = self.state.ledger
             self.companions.expire()
-            for uid in ledger.overdue(self._clock()):
-                entry = ledger.entry(uid)
-                if entry is not None and entry.stage is Stage.ASSUMED:
-                    self._let_go(uid)
-            for uid, choice in list(self._assumed.items()):
-                if ledger.entry(uid) is not choice.entry:
-                    del self._assumed[uid]
-            overdue = set(ledger.overdue(self._clock())) - self._binding
-            for uid in self._decided.keys() - self._binding:
-                entry = ledger.entry(uid)
-                if entry is None or entry.bound:
-                    del self._decided[uid]
-                    self._doubtful.discard(uid)
-            return [self._decided[uid] for uid in overdue & self._decided.keys()]
-
-    def _end_binding(self, uid: str, *, bound: bool) -> None:
-        self._binding.discard(uid)
-        self._doubtful.discard(uid)
-        if uid in self._decided:
-            self.companions.settle(self._decided[uid], bound=bound)
-
-    def _check_idle(self, record: PodRecord) -> None:
-        if record.uid in self._binding:
-            raise RefusedError(f"{record.title} is being bound at this moment")
-        if record.uid in self._doubtful:
-            raise RefusedError(f"whether {record.title} is bound already is being found out")
-        entry = self.state.ledger.entry(record.uid)
-        if entry is not None and entry.stage is not Stage.ASSUMED:
-            raise RefusedError(f"{record.title} is bound already")
+            return self.holdings.expire()
 
     def _begin(self, record: PodRecord) -> None:
         """kube-scheduler starts over with this pod: what was chosen before is void."""
-        self._check_idle(record)
+        self.holdings.check_idle(record)
         if record.uid not in self.state.pods and record.uid not in self._recent:
             self._meet(record)
         self._recent[record.uid] = record
@@ -253,7 +161,24 @@ class Verbs:
         if len(self._recent) > _RECENT_PODS:
             self._recent.popitem(last=False)
         if not self.companions.holds(record):
-            self._let_go(record.uid)
+            self.holdings.let_go(record.uid)
+
+    def _ticket(self, record: PodRecord, node: str) -> Ticket[str] | None:
+        """None for a pod that starts alone, or whose group has started."""
+        key = key_of(record)
+        if key is None:
+            return None
+        if self.companions.holds(record):
+            choice = self.holdings.assumed(record.uid)
+            if choice is None or choice.node != node:
+                self.companions.withdraw(record)
+                raise RefusedError(f"{record.title}: its group holds room on another node")
+            ticket = self.companions.arrive(record, key)
+            if ticket is not None:
+                return ticket
+        elif self.companions.has_started(record, key):
+            return None
+        raise RefusedError(f"{record.title}: the room held for group {key.name} was given back")
 
     def _filter_member(
         self,
@@ -294,11 +219,11 @@ class Verbs:
         largest_first = sorted(pods, key=_size, reverse=True)
         places: dict[str, str] = {}
         for pod in largest_first:
-            self._let_go(pod.uid)
+            self.holdings.let_go(pod.uid)
             cost = self._costs(pod, offered) if pod.demand is not None else np.zeros(0)
             if not len(cost) or not np.isfinite(cost.min()):
                 for uid in places:
-                    self._let_go(uid)
+                    self.holdings.let_go(uid)
                 return None
             node = self.state.cluster.names[int(offered[cost.argmin()])]
             assert node is not None
@@ -315,17 +240,15 @@ class Verbs:
         self.waiting.remove(record.uid)
         self._recent.pop(record.uid, None)
 
+    def _ended(self, record: PodRecord, bound: bool) -> None:
+        self.companions.settle(record, bound=bound)
+        if bound:
+            self.waiting.remove(record.uid)
+            self._recent.pop(record.uid, None)
+
     def _assume(self, record: PodRecord, node: str, for_s: float | None = None) -> None:
         expires_s = self._clock() + (self._assume_s if for_s is None else for_s)
-        choice = self._choice(record, node, expires_s)
-        self.state.ledger.hold(record.uid, choice.entry)
-        self.state.refresh()
-        self._assumed[record.uid] = choice
-
-    def _let_go(self, uid: str) -> None:
-        self._assumed.pop(uid, None)
-        self.state.ledger.let_go(uid)
-        self.state.refresh()
+        self.holdings.assume(self._choice(record, node, expires_s))
 
     def _choice(self, record: PodRecord, node: str, expires_s: float) -> Choice:
         demand, request = record.demand, record.request

@@ -14,10 +14,11 @@ from aliquot.protocol.assignment import Assignment, Slice
 from scheduler_ext.binding import Binder
 from scheduler_ext.choices import Choices
 from scheduler_ext.footprint import Amount, footprint_of, larger
+from scheduler_ext.holdings import RefusedError
 from scheduler_ext.objects import Node, Pod, request_of
 from scheduler_ext.state import ClusterState
 from scheduler_ext.tending import Tender
-from scheduler_ext.verbs import RefusedError, Verbs
+from scheduler_ext.verbs import Verbs
 from scheduler_ext.waiting import WaitingPods
 
 __all__ = ["Replica", "World"]

@@ -100,7 +100,7 @@ def test_a_group_is_bound_together(server, start, connect):
     threads = [threading.Thread(target=bind, args=(each,)) for each in members]
     for thread in threads[:2]:
         thread.start()
-    server.wait_for(lambda: len(extender.verbs._binding) == 2)
+    server.wait_for(lambda: extender.verbs.holdings.under_way == 2)
     assert not server.asked("POST", "binding")
     threads[2].start()
     for thread in threads:
@@ -139,7 +139,7 @@ def test_a_group_whose_member_goes_away_gives_everything_back(server, start, con
 
     waiting = threading.Thread(target=bind)
     waiting.start()
-    server.wait_for(lambda: extender.verbs._binding)
+    server.wait_for(lambda: extender.verbs.holdings.under_way)
     server.remove("/api/v1/namespaces/default/pods/m1")
     waiting.join(60)
     assert "not all of its group came to be bound in time" in answers[0]

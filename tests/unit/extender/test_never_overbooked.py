@@ -162,8 +162,7 @@ def test_no_step_overbooks_and_nothing_leaks(seed: int) -> None:
     for replica in world.replicas:
         verbs = replica.verbs
         assert replica.state.ledger.is_empty()
-        for kept in (verbs._binding, verbs._doubtful, verbs._decided, verbs._assumed):
-            assert not kept
+        assert verbs.holdings.is_empty()
         assert not len(verbs.waiting)
         free = replica.state.cluster.compute_free_milli[replica.state.cluster.present]
         assert (free == 1000).all()

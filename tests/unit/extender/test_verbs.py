@@ -4,8 +4,9 @@ import msgspec
 import pytest
 
 from aliquot.protocol import names
+from scheduler_ext.holdings import RefusedError
 from scheduler_ext.objects import Pod
-from scheduler_ext.verbs import BEST_SCORE, RefusedError
+from scheduler_ext.verbs import BEST_SCORE
 from tests.extender_cluster import gpu_node, gpu_pod, uuid_of
 from tests.extender_world import World
 
@@ -76,12 +77,12 @@ def test_a_pod_that_is_being_bound_is_left_alone():
     verbs = made.replicas[0].verbs
     pod = add(made, "p")
     record = verbs.known(pod.metadata.uid, "default", "p")
-    verbs.choose(pod.metadata.uid, record, "n1")
+    verbs.choose(record, "n1")
     with pytest.raises(RefusedError, match="is being bound at this moment"):
         verbs.filter(pod, ["n1"])
     with pytest.raises(RefusedError, match="is being bound at this moment"):
-        verbs.choose(pod.metadata.uid, record, "n1")
-    verbs.settle(pod.metadata.uid)
+        verbs.choose(record, "n1")
+    verbs.holdings.settle(pod.metadata.uid)
     with pytest.raises(RefusedError, match="is bound already"):
         verbs.filter(pod, ["n1"])
 
@@ -139,3 +140,31 @@ def test_a_waiting_pod_is_woken_only_when_it_would_fit():
     made.pass_time(4.0)
     tender.tend()
     assert made.woken == {"urgent"}
+
+
+def test_a_member_whose_groups_room_was_given_back_does_not_start_alone():
+    made = world(gpu_node("n1"))
+    verbs = made.replicas[0].verbs
+    group = {names.GROUP: "g", names.GROUP_SIZE: "2"}
+    for number in range(2):
+        add(made, f"m{number}", 90, 60, annotations=dict(group))
+    assert made.schedule("m0") == "n1"
+    assert verbs.state.ledger.totals["assumed"].pods == 2
+    made.pass_time(100.0)
+    assert not made.bind("m0", "n1")
+    assert not made.pods["m0"]["spec"].get("nodeName")
+    verbs.expire()
+    assert verbs.state.ledger.is_empty()
+
+
+def test_a_member_beyond_its_groups_size_starts_alone():
+    made = world(gpu_node("n1"), gpu_node("n2"))
+    group = {names.GROUP: "g", names.GROUP_SIZE: "2"}
+    for number in range(2):
+        stored = gpu_pod(f"m{number}", 30, 20, node="n1", annotations=dict(group))
+        made.add_pod(stored)
+    made.deliver(0)
+    add(made, "m2", 30, 20, annotations=dict(group))
+    chosen = made.schedule("m2")
+    assert chosen
+    assert made.bind("m2", chosen)
