@@ -40,6 +40,9 @@ check: native ## style, types, layers, generated files
 	@$(BIN)/lint-imports --no-cache | tail -n 3
 	@git ls-files '*.c' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
 	@$(BIN)/python -m shim.coverage
+	@$(BIN)/python -m deviceplugin.kubelet.proto --check
+	@$(BIN)/python -m deviceplugin.metrics --check
+	@$(BIN)/python -m deploy.check
 
 format: $(VENV)/.ready ## rewrites Python and C in the house style
 	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
