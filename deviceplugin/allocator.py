@@ -9,7 +9,7 @@ import logging
 import threading
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import msgspec
 
@@ -35,6 +35,7 @@ from deviceplugin.journal import Journal, JournalError
 from deviceplugin.ledger import Allocation, Owner, allocation_name
 from deviceplugin.overview import ContainerAllocation
 from deviceplugin.promises import Promises
+from deviceplugin.resize import Resized
 from deviceplugin.sharing import Sharing
 from deviceplugin.sources import Held, Holder, PodView
 from deviceplugin.supply import Supply, held_by_others
@@ -55,15 +56,6 @@ POD_WAIT_S = 0.25
 """Our watch of pods can lag behind the kubelet's."""
 
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Resized:
-    """What a container has after a resize."""
-
-    memory_units: int
-    compute_percent: int
-    changed: bool
 
 
 class Allocator:
@@ -103,7 +95,7 @@ class Allocator:
             self._books.files.access.prepare(hardware)
 
     def devices(self, resource: str) -> tuple[tuple[str, bool], ...]:
-        """Every id of the resource and whether it is healthy: the next ListAndWatch message."""
+        """Every id of the resource and whether it is healthy."""
         with self._lock:
             return self._books.ledger.devices(self._supply, resource)
 

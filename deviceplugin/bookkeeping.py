@@ -150,7 +150,7 @@ class Books:
             self._remove_files(each)
         for each in adopted:
             _log.warning("%s of %s was not in the journal", each.resource, each.holder())
-            self.files.ensure(each)
+            self._make_files(each)
 
     def check_units(self, unit_bytes: int) -> None:
         """Ids of another size would mean other bytes than the running containers have."""
@@ -170,7 +170,7 @@ class Books:
     def repair_files(self) -> None:
         """After a start, or a reboot: what is missing is made again."""
         for each in self.ledger:
-            self.files.ensure(each)
+            self._make_files(each)
 
     def sweep(self, checkpoint: list[Holder]) -> None:
         """Removes what nobody has any more, and the kubelet cannot bring back."""
@@ -201,6 +201,13 @@ class Books:
         for each in ended:
             self.ledger.drop(each.name)
             self.presence.forget(each.name)
+
+    def _make_files(self, allocation: Allocation) -> None:
+        try:
+            self.files.ensure(allocation)
+        except (OSError, LimitsError) as error:
+            # Its container's next start tries again, and says so in the pod's events.
+            _log.error("the files of %s cannot be made: %s", allocation.holder(), error)
 
     def _remove_files(self, allocation: Allocation) -> None:
         try:

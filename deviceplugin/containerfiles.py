@@ -2,6 +2,7 @@
 
 import contextlib
 import hashlib
+import logging
 import os
 import shutil
 from collections.abc import Collection, Iterator
@@ -23,6 +24,7 @@ __all__ = ["SHARE_OF_A_PERCENT", "ContainerFiles", "UsageStore", "limits_of"]
 SHARE_OF_A_PERCENT = 100
 """Limits count compute in hundredths of a percent."""
 
+_log = logging.getLogger(__name__)
 _LIBRARY_IN_CONTAINER = Path("/usr/local/lib/aliquot/libaliquot.so")
 _PRELOAD_IN_CONTAINER = Path("/etc/ld.so.preload")
 _NAMES = {Kind.MEMORY: "memory", Kind.COMPUTE: "compute"}
@@ -130,8 +132,12 @@ class ContainerFiles:
         """Removes folders and libraries that nobody has: of a crash, of an older version.
         Without `libraries`, all of them stay."""
         for entry in _entries(self._allocations):
-            if entry.name not in names:
+            if entry.name in names:
+                continue
+            try:
                 self._remove(entry)
+            except OSError as error:
+                _log.warning("cannot remove %s, which nobody uses: %s", entry, error)
         for entry in _entries(self._libraries):
             is_needed = libraries is None or entry.name in libraries
             if entry.name != "ld.so.preload" and not is_needed:
@@ -202,8 +208,10 @@ class ContainerFiles:
         for usage in (folder / "usage", folder / "memory" / "usage"):
             if not (folder / "memory").is_symlink() or usage.parent == folder:
                 usagestore.remove(usage, self.mounter)
-        with contextlib.suppress(FileNotFoundError):
+        if folder.is_dir():
             shutil.rmtree(folder)
+        else:
+            folder.unlink(missing_ok=True)
 
 
 def _says(present: Limits, wanted: Limits) -> bool:

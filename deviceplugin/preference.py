@@ -157,7 +157,8 @@ def _need(question: Question, must: Mapping[str, list[str]]) -> _Need:
             room_each = _largest(admitted.pod.request, resource)
             other_each = _largest(admitted.pod.request, ids.other(resource))
     elif resource == COMPUTE_RESOURCE and size > WHOLE_PERCENT:
-        gpus = size // WHOLE_PERCENT
+        # Of a pod that we cannot see: several GPUs are certain, how it is split is not.
+        gpus = -(-size // WHOLE_PERCENT)
     where, why = _forced(question, must)
     if where is not None:
         gpus, room_each = len(where), 0

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import dataclass
 
 import msgspec
 
@@ -15,7 +16,16 @@ from deviceplugin.preference import amount_text
 from deviceplugin.supply import Supply
 from shim.limits import Limits
 
-__all__ = ["halves", "resized", "restored"]
+__all__ = ["Resized", "halves", "resized", "restored"]
+
+
+@dataclass(frozen=True, slots=True)
+class Resized:
+    """What a container has after a resize."""
+
+    memory_units: int
+    compute_percent: int
+    changed: bool
 
 
 def halves(ledger: Ledger, pod_uid: str, container: str) -> dict[str, Allocation]:
