@@ -28,6 +28,7 @@ from deviceplugin.settings import Settings
 from deviceplugin.sharing import Sharing
 from deviceplugin.tenants import Breach, Kind
 from deviceplugin.tenantwatch import TenantWatch
+from deviceplugin.thrift import give_back
 from deviceplugin.web import Page, Web, text_page
 
 __all__ = ["FIRST_LOOK_S", "Agent", "access_of", "choice_of", "files_of", "sharing_of"]
@@ -155,6 +156,8 @@ class Agent:
         self._kubelet.reconcile()
         self._look_at_others()
         self._refresh_cluster()
+        # The kubelet's lists are long, and what they took would otherwise stay ours.
+        give_back()
 
     def _look_at_others(self, timeout_s: float = BACKGROUND_TIMEOUT_S) -> None:
         try:

@@ -52,7 +52,7 @@ def run(options: argparse.Namespace) -> int:
 
 def _serve(settings: Settings) -> int:
     from deviceplugin.agent import Agent
-    from deviceplugin.thrift import give_back, limit_arenas
+    from deviceplugin.thrift import limit_arenas, settle
 
     limit_arenas()
     ending = threading.Event()
@@ -61,7 +61,7 @@ def _serve(settings: Settings) -> int:
     agent = Agent(settings)
     try:
         agent.start()
-        give_back()
+        settle()
         # A wait without an end would keep Python from running signal handlers on some platforms.
         while not ending.wait(3600):
             pass

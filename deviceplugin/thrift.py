@@ -3,7 +3,7 @@
 import ctypes
 import gc
 
-__all__ = ["give_back", "limit_arenas"]
+__all__ = ["give_back", "limit_arenas", "settle"]
 
 M_ARENA_MAX = -8
 """Of glibc's mallopt."""
@@ -18,10 +18,15 @@ def limit_arenas() -> None:
         _libc.mallopt(M_ARENA_MAX, 1)
 
 
-def give_back() -> None:
-    """Returns free memory. What is alive by now lives long, and need not be looked at again by
-    the garbage collector."""
+def settle() -> None:
+    """Once after the start: what is alive by now lives long, and the garbage collector need not
+    look at it again."""
     gc.collect()
     gc.freeze()
+    give_back()
+
+
+def give_back() -> None:
+    """Returns free memory to the system."""
     if hasattr(_libc, "malloc_trim"):
         _libc.malloc_trim(0)
