@@ -11,7 +11,7 @@ from tests.e2e.installation import GPUS_A_NODE, UNITS_A_GPU, Installation
 from tests.e2e.workloads import Workloads, pod
 
 GIB_IN_MIB = 1024
-OUT_OF_MEMORY = 2
+SUCCESS, OUT_OF_MEMORY = 0, 2
 
 
 def test_a_broken_gpu_is_taken_out_and_comes_back(
@@ -34,16 +34,26 @@ def test_a_broken_gpu_is_taken_out_and_comes_back(
     await_true("it is back", lambda: installed.allocatable(node) == GPUS_A_NODE * UNITS_A_GPU, 300)
 
 
+DAMAGE = """
+client see fill wait & sleep 2
+dd if=/dev/urandom of=/run/aliquot/memory/usage bs=1k count=8 seek=1 conv=notrunc
+client fill
+wait
+"""
+
+OWN_LOADER = """
+sed 's|/etc/ld.so.preload|/etc/ld.so.nothing|' /lib64/ld-linux-x86-64.so.2 > /tmp/loader
+chmod +x /tmp/loader
+exec /tmp/loader /usr/bin/python3 /usr/local/bin/client take=4096 wait
+"""
+
 HOSTILE = {
     "no preload": ["env", "-u", "LD_PRELOAD", "client"],
     "our variables": [
         *("env", "ALIQUOT_LIMITS=/tmp", "ALIQUOT_MEMORY=80Gi", "ALIQUOT_RUN=x"),
         "client",
     ],
-    "garbage in its usage": [
-        *("sh", "-c"),
-        "head -c 60000 /dev/urandom > /run/aliquot/memory/usage; exec client see fill wait",
-    ],
+    "damage to its usage": ["sh", "-c", DAMAGE],
     "forks": ["sh", "-c", "client see fill wait & client see fill wait & wait"],
 }
 
@@ -62,6 +72,29 @@ def test_a_hostile_pod_gets_no_more_than_its_cap(
     node = next(n for n in installed.cluster.nodes if n.name == workloads.node_of("hostile"))
     used = sum(gpu["used_bytes"] for gpu in installed.simulated(node)["devices"])
     assert used <= 2 << 30
+
+
+def test_a_pod_whose_account_is_garbage_gets_no_gpu(
+    installed: Installation, workloads: Workloads
+) -> None:
+    garbage = "head -c 60000 /dev/urandom > /run/aliquot/memory/usage; exec client see fill"
+    hostile = pod("hostile", memory="2Gi", compute=20)
+    hostile["spec"]["containers"][0]["command"] = ["sh", "-c", garbage]
+    workloads.start(hostile)
+    workloads.await_phase("hostile", "Failed")
+    assert "no GPU for this process" in installed.cluster.kubectl("logs", "hostile")
+
+
+def test_a_pod_that_runs_past_the_shim_is_reported(
+    installed: Installation, workloads: Workloads
+) -> None:
+    """Its own loader does not read /etc/ld.so.preload: no library can prevent that."""
+    hostile = pod("hostile", memory="2Gi", compute=20)
+    hostile["spec"]["containers"][0]["command"] = ["sh", "-c", OWN_LOADER]
+    workloads.start(hostile)
+    assert workloads.await_line("hostile", "take") == SUCCESS
+    workloads.await_description("hostile", "GpuLimitBreached")
+    await_true("a metric counts it", lambda: "breach" in installed.metrics("agent"))
 
 
 def test_mounts_over_our_paths_are_refused(workloads: Workloads) -> None:

@@ -100,7 +100,10 @@ class Workloads:
         found: list[Any] = []
 
         def printed() -> bool:
+            ended = self.phase(name) in ("Failed", "Succeeded")
             found[:] = [line[key] for line in self.lines(name) if key in line]
+            if ended and not found:
+                raise TimeoutError(f"{name} ended without printing {key}")
             return bool(found)
 
         try:
