@@ -25,6 +25,9 @@ LOOK_S = 0.2
 """How often the leader looks up from ticking: for containers that came or went, for news from NVML,
 and whether it still leads."""
 
+SOON_S = 0.002
+"""The least time between two looks."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -85,10 +88,12 @@ class Arbitration(threading.Thread):
 
     def _arbitrate(self, arbiter: Arbiter, leadership: Leadership) -> None:
         utilization = Utilization(self._samples)
+        pace = Pace.IDLE
         while not self._stopping.is_set() and leadership.keep():
             _seat(arbiter, {member.name: member for member in self._members()})
-            due_s = utilization.due_in_s()
-            if arbiter.run(min(LOOK_S, due_s) if due_s else LOOK_S) is not Pace.IDLE:
+            until_news_s = LOOK_S if pace is Pace.IDLE else utilization.due_in_s()
+            pace = arbiter.run(min(LOOK_S, max(until_news_s, SOON_S)))
+            if pace is not Pace.IDLE:
                 for news in utilization.news(arbiter.shared_gpus):
                     arbiter.measured(*news)
 

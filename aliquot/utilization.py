@@ -12,7 +12,7 @@ __all__ = ["Samples", "Utilization"]
 WINDOW_S = 1 / 6
 """NVML's sampling window."""
 
-WINDOWS = 3
+WINDOWS = 2
 """Windows per question: the answer is a mean over all that are new."""
 
 RETRY_S = 30.0

@@ -33,8 +33,19 @@ class Pace(IntEnum):
 GRANT_LIFETIME_NS = 600_000_000
 """Grants outlive a dead arbiter by this; another one takes over sooner."""
 
-RATIO_MEMORY_S = 4.0
+RATIO_MEMORY_S = 2.0
 """Over about how long charged and measured GPU time are compared."""
+
+EXCESS_MEMORY_S = 8.0
+EXCESS_OVER_S = 3.0
+EXCESS_MOST = 0.15
+"""What was charged wrongly is made up for over some seconds, by no more than this part at once."""
+
+RATIO_LEAST_S = 0.6
+"""Two answers of NVML at least: the first one covers time in which a process had not begun."""
+
+RATIO_ROUNDING = 0.006
+"""NVML says whole percents: what differs by less may be right as it is charged."""
 
 RATIO_LEAST, RATIO_MOST = 200, 3000
 """Beyond this NVML and the account contradict each other, and neither is followed further."""
@@ -69,28 +80,48 @@ def decide(claims: Iterable[Claim]) -> list[int]:
 
 @dataclass(slots=True)
 class Ratio:
-    """GPU time by NVML over GPU time charged, for one process; recent time weighs more."""
+    """GPU time by NVML over GPU time charged, for one process; recent time weighs more.
+
+    What charges got wrong before the ratio followed is made up for afterwards.
+    """
 
     charged_ns: int
     """As the process last reported it."""
+    thousandths: int = 1000
+    """What the process shall divide by."""
     recent_charged_ns: float = 0.0
     recent_used_ns: float = 0.0
+    recent_s: float = 0.0
+    excess_ns: float = 0.0
+    """Used beyond what was charged and divided, of late."""
 
     def note(self, charged_ns: int, used_ns: float, span_s: float) -> None:
         kept = max(0.0, 1.0 - span_s / RATIO_MEMORY_S)
-        self.recent_charged_ns = self.recent_charged_ns * kept + max(
-            0, charged_ns - self.charged_ns
-        )
+        charge_ns = max(0, charged_ns - self.charged_ns)
+        self.recent_charged_ns = self.recent_charged_ns * kept + charge_ns
         self.recent_used_ns = self.recent_used_ns * kept + used_ns
+        self.recent_s = self.recent_s * kept + span_s
         self.charged_ns = charged_ns
+        remembered = max(0.0, 1.0 - span_s / EXCESS_MEMORY_S)
+        self.excess_ns = self.excess_ns * remembered + used_ns - charge_ns * self.thousandths / 1000
+        self.thousandths = self._decided()
 
-    @property
-    def thousandths(self) -> int:
-        """1000 until enough is known."""
-        if self.recent_charged_ns < 50e6 or self.recent_used_ns < 10e6:
+    def _decided(self) -> int:
+        """1000 until enough is known, and where NVML's rounding could be all there is."""
+        apart_ns = abs(self.recent_used_ns - self.recent_charged_ns)
+        if (
+            self.recent_s < RATIO_LEAST_S
+            or apart_ns < RATIO_ROUNDING * self.recent_s * 1e9
+            or self.recent_charged_ns < 50e6
+            or self.recent_used_ns < 10e6
+        ):
+            self.excess_ns = 0.0
             return 1000
-        ratio = round(1000 * self.recent_used_ns / self.recent_charged_ns)
-        return max(RATIO_LEAST, min(RATIO_MOST, ratio))
+        ratio = self.recent_used_ns / self.recent_charged_ns
+        used_per_s = self.recent_used_ns / self.recent_s
+        excess = self.excess_ns / (used_per_s * EXCESS_OVER_S)
+        ratio *= 1.0 + max(-EXCESS_MOST, min(EXCESS_MOST, excess))
+        return max(RATIO_LEAST, min(RATIO_MOST, round(1000 * ratio)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,7 +25,7 @@ struct terms {
 
 /* What a process tells the others and the agent about one device. */
 struct report {
-    uint64_t busy_ns;      /* GPU time charged so far */
+    uint64_t busy_ns;      /* GPU time charged for what has run so far */
     uint64_t throttled_ns; /* time for which launches were held */
     uint64_t launches;
     uint64_t occupied_ns; /* since the last report: time with work on the device, even waiting */

@@ -23,6 +23,7 @@
 enum {
     METERS = 16,
     METER_STREAMS = 32, /* streams told apart; more share their places */
+    METER_DOUBTS = 8,   /* ticks after which others are known who have come */
 };
 
 /*
@@ -66,9 +67,13 @@ struct meter {
 
     /* --- the ticker's ---------------------------------------------------------------------- */
     uint64_t launches_seen;
-    uint64_t active_ns;   /* when work was last seen on the device */
-    uint64_t wanted_ns;   /* when somebody last waited for budget */
-    int64_t queued_ns;    /* charged behind the oldest launch that is measured and unfinished */
+    uint64_t active_ns; /* when work was last seen on the device */
+    uint64_t wanted_ns; /* when somebody last waited for budget */
+    int64_t queued_ns;  /* charged behind the oldest launch that is measured and unfinished */
+    int64_t
+        doubtful_ns[METER_DOUBTS]; /* charged by spans that were longer than expected, by tick */
+    int64_t finished_ns;  /* charged up to the oldest launch that was unfinished at the last tick */
+    int64_t reported_ns;  /* GPU time used, as others were last told */
     uint64_t occupied_ns; /* since the last report: measured spans, waiting included */
     bool borrows;         /* it had more than its guaranteed share */
     int64_t longest_ns;   /* of the kernels launched lately */

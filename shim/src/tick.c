@@ -119,6 +119,20 @@ static void take_span(struct probe *probe, int64_t span_ns)
         correction_ns =
             stream_correct(meter, probe->tail, correction_ns, (int64_t)tick_now_ns - meter->lag_ns);
     __atomic_fetch_sub(&meter->balance_ns, correction_ns, __ATOMIC_RELAXED);
+    if (!meter->shared && correction_ns > 0)
+        meter->doubtful_ns[meter->tick % METER_DOUBTS] += correction_ns;
+}
+
+/*
+ * Others have come: that the last spans were longer than expected was their doing, which we did not
+ * know yet.
+ */
+static void refund_doubtful(struct meter *meter)
+{
+    for (unsigned i = 0; i < METER_DOUBTS; i++) {
+        __atomic_fetch_add(&meter->balance_ns, meter->doubtful_ns[i], __ATOMIC_RELAXED);
+        meter->doubtful_ns[i] = 0;
+    }
 }
 
 /* --- the balance --------------------------------------------------------------------------- */
@@ -139,6 +153,17 @@ static void end_filling(void)
     __atomic_store_n(&filling, 0, __ATOMIC_RELEASE);
 }
 
+/* How much may be launched on top of what was unfinished at the last tick. */
+static void bound_borrowed(struct meter *meter)
+{
+    if (!terms[number_of(meter)].borrowed)
+        return;
+    int64_t queued = meter_charged(meter) - meter->finished_ns;
+    int64_t balance = __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED);
+    if (balance > LENT_QUEUE_NS - queued)
+        meter_credit(meter, LENT_QUEUE_NS - queued - balance);
+}
+
 /* The balance grows a little for who wants nothing, and further for who is kept waiting. */
 static void fill(struct meter *meter, uint64_t now_ns, bool kept_waiting)
 {
@@ -148,6 +173,7 @@ static void fill(struct meter *meter, uint64_t now_ns, bool kept_waiting)
         /* Nothing but the queue is bounded. */
         budget_collect(i, now_ns, terms[i].rate, 0);
         meter_credit(meter, FREE_NS - balance);
+        bound_borrowed(meter);
         return;
     }
     int64_t ratio = (int64_t)terms[i].ratio;
@@ -174,17 +200,12 @@ static void give_back(struct meter *meter)
 static void bound_queue(struct meter *meter)
 {
     unsigned i = number_of(meter);
-    int64_t queued = pending[i].any ? meter_charged(meter) - pending[i].oldest_charged_ns : 0;
+    meter->finished_ns = pending[i].any ? pending[i].oldest_charged_ns : meter_charged(meter);
+    int64_t queued = meter_charged(meter) - meter->finished_ns;
     __atomic_store_n(&meter->queued_ns, queued > 0 ? queued : 0, __ATOMIC_RELAXED);
-    int64_t bound = terms[i].borrowed ? LENT_QUEUE_NS : QUEUE_NS;
-    bool full = queued > bound && !terms[i].whole;
+    bool full = queued > (terms[i].borrowed ? LENT_QUEUE_NS : QUEUE_NS) && !terms[i].whole;
     __atomic_store_n(&meter->floor_ns, full ? FLOOR_CLOSED : 0, __ATOMIC_RELAXED);
-    /* Between two ticks a borrower may not launch more than the bound either. */
-    if (terms[i].borrowed && !full) {
-        int64_t balance = __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED);
-        if (balance > bound - queued)
-            meter_credit(meter, bound - queued - balance);
-    }
+    bound_borrowed(meter);
 }
 
 /* The device's clock stands still while a measured launch is overdue. */
@@ -222,15 +243,19 @@ static bool tick_meter(struct meter *meter, uint64_t now_ns)
     bound_queue(meter);
     end_filling();
     __atomic_store_n(&meter->tick, meter->tick + 1, __ATOMIC_RELAXED);
+    meter->doubtful_ns[meter->tick % METER_DOUBTS] = 0;
     if (cost_get(meter->several_streams) && streams_used(meter, meter->tick - SEVERAL_TICKS) < 2)
         cost_set(meter->several_streams, false);
     /* One launch per tick is measured in any case, whatever is being launched. */
     __atomic_store_n(&meter->measure, true, __ATOMIC_RELAXED);
     __atomic_store_n(&meter->stream, NO_STREAM, __ATOMIC_RELAXED);
-    int64_t charged = meter_charged(meter);
+    /* What is queued has not been used yet; what was reported is not taken back. */
+    int64_t used = meter_charged(meter) - __atomic_load_n(&meter->queued_ns, __ATOMIC_RELAXED);
+    if (used > meter->reported_ns)
+        meter->reported_ns = used;
     budget_report(i, now_ns,
                   &(struct report){
-                      .busy_ns = charged > 0 ? (uint64_t)charged : 0,
+                      .busy_ns = (uint64_t)meter->reported_ns,
                       .throttled_ns = __atomic_load_n(&meter->throttled_ns, __ATOMIC_RELAXED),
                       .launches = launches,
                       .occupied_ns = meter->occupied_ns,
@@ -272,9 +297,11 @@ static void read_terms(uint64_t now_ns)
     for (unsigned i = 0; i < METERS; i++) {
         if (!meters[i].open || !budget_terms(i, now_ns, &terms[i]))
             continue;
+        bool shared = terms[i].contended || budget_siblings(i, now_ns);
+        if (shared && !meters[i].shared)
+            refund_doubtful(&meters[i]);
         __atomic_store_n(&meters[i].unbounded, terms[i].whole, __ATOMIC_RELAXED);
-        __atomic_store_n(&meters[i].shared, terms[i].contended || budget_siblings(i, now_ns),
-                         __ATOMIC_RELAXED);
+        __atomic_store_n(&meters[i].shared, shared, __ATOMIC_RELAXED);
     }
     end_filling();
 }
@@ -326,6 +353,7 @@ void tick_begin(uint64_t now_ns)
         meter->last_stream = 0;
         meter->several_streams = false;
         meter->active_ns = now_ns;
+        meter->reported_ns = 0;
         meter->open = true;
     }
 }
