@@ -155,6 +155,28 @@ def test_a_ratio_follows_what_nvml_saw() -> None:
     assert 480 <= ratio.thousandths <= 520
 
 
+@pytest.mark.parametrize("bias", [1.4, 0.7])
+def test_what_charges_get_wrong_is_made_up_for(bias: float) -> None:
+    """A process with 70 percent whose charges are suddenly off: over 20 s it has its share."""
+    ratio = Ratio(charged_ns=0)
+    charged_ns, used_ns, span_s = 0.0, 0.0, 1 / 3
+    for window in range(60):
+        charge_ns = 0.7e9 * span_s * 1000 / ratio.thousandths
+        use_ns = charge_ns / (bias if window > 15 else 1.0)
+        charged_ns += charge_ns
+        used_ns += use_ns
+        ratio.note(round(charged_ns), round(use_ns / span_s / 1e7) * span_s * 1e7, span_s)
+    assert used_ns / 20 == pytest.approx(0.7e9, rel=0.02)
+    assert use_ns / span_s == pytest.approx(0.7e9, rel=0.03)
+
+
+def test_what_rounding_explains_is_left_alone() -> None:
+    ratio = Ratio(charged_ns=0)
+    for window in range(1, 60):
+        ratio.note(window * 98_500_000, 100_000_000, 1 / 3)
+    assert ratio.thousandths == 1000
+
+
 def test_a_ratio_without_usage_says_nothing() -> None:
     ratio = Ratio(charged_ns=0)
     ratio.note(1_000_000, 0.0, 1 / 6)
