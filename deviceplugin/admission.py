@@ -19,8 +19,6 @@ class Answered:
 
     ids: frozenset[str]
     at_s: float
-    births: int = 0
-    """How many allocations there had been: later ones are not among the gone."""
     admitted: Admitted | None = None
     must_include: frozenset[str] = frozenset()
     gone: frozenset[str] = frozenset()

@@ -147,7 +147,6 @@ class Allocator:
                 Answered(
                     frozenset(chosen),
                     self._clock(),
-                    self._books.presence.births,
                     admitted,
                     frozenset(must_include),
                     gone,
@@ -160,10 +159,6 @@ class Allocator:
         with self._changing():
             wanted = frozenset(some)
             answered = self._promises.take(resource, wanted)
-            if answered is not None:
-                # Not those whose very ids have been given to somebody new since.
-                still = self._books.presence.from_before(answered.gone, answered.births)
-                answered = replace(answered, gone=still)
             decided = admit(resource, wanted, self._supply, self._books.ledger, answered)
             allocation, partner = decided.allocation, None
             admitted = answered.admitted if answered is not None else None

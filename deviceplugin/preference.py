@@ -28,7 +28,7 @@ class Question:
     gone: frozenset[str] = frozenset()
     """Names of allocations whose containers have ended: their ids are free."""
     reserved: frozenset[str] = frozenset()
-    """Answered a moment ago to somebody else: only for want of others."""
+    """Answered a moment ago to somebody else, whose Allocate is on its way."""
     pod_gpus: tuple[str, ...] = ()
     """Where the pod's other containers are, if it must stay on their GPUs."""
     passed_on: frozenset[str] = frozenset()
@@ -67,21 +67,13 @@ def choose(question: Question, supply: Supply, ledger: Ledger) -> list[str]:
     """Exactly as many ids as asked for, or a Refusal with a text for the pod's user."""
     _check(question, supply)
     must = ids.by_gpu(question.must_include)
-    refusal = None
-    for reserved in (question.reserved, frozenset[str]()):
-        rooms = _rooms(question, supply, ledger, reserved)
-        planned = _by_plan(question, rooms, must)
-        if planned is not None:
-            return planned
-        try:
-            need = _need(question, must)
-            chosen = _best_fit(need, rooms, question, supply)
-        except Refusal as error:
-            refusal = error
-            continue
-        return _take(question, must, {room.uuid: (room, need.each) for room in chosen})
-    assert refusal is not None
-    raise refusal
+    rooms = _rooms(question, supply, ledger)
+    planned = _by_plan(question, rooms, must)
+    if planned is not None:
+        return planned
+    need = _need(question, must)
+    chosen = _best_fit(need, rooms, question, supply)
+    return _take(question, must, {room.uuid: (room, need.each) for room in chosen})
 
 
 def amount_text(resource: str, amount: int, unit_bytes: int) -> str:
@@ -111,9 +103,7 @@ def _check(question: Question, supply: Supply) -> None:
         raise Refusal(f"no GPU of this node can be used ({reasons or 'it has none'})")
 
 
-def _rooms(
-    question: Question, supply: Supply, ledger: Ledger, reserved: frozenset[str]
-) -> dict[str, _Room]:
+def _rooms(question: Question, supply: Supply, ledger: Ledger) -> dict[str, _Room]:
     """What is free on every usable GPU that the pod may have."""
     closed = {uuid for uuid, each in ledger.closed().items() if each.name not in question.gone}
     withdrawn = ledger.closed().keys() if question.resource == COMPUTE_RESOURCE else ()
@@ -124,7 +114,7 @@ def _rooms(
     }
     must = frozenset(question.must_include)
     other = ids.other(question.resource)
-    busy = ledger.busy(question.resource, question.gone) | reserved
+    busy = ledger.busy(question.resource, question.gone) | question.reserved
     other_busy = ledger.busy(other, question.gone | question.passed_on)
     occupied = ledger.occupied(question.gone)
     free = must.union(question.available) - (busy - must)

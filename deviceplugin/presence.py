@@ -18,10 +18,7 @@ UNLISTED_S = 60.0
 @dataclass(slots=True)
 class Presence:
     clock: Callable[[], float]
-    births: int = 0
-    """Counts what was booked since our start."""
     _born_s: dict[str, float] = field(default_factory=dict)
-    _birth: dict[str, int] = field(default_factory=dict)
     _listed: set[str] = field(default_factory=set)
     _half_open: dict[str, float] = field(default_factory=dict)
     _missing_s: dict[str, float] = field(default_factory=dict)
@@ -29,8 +26,6 @@ class Presence:
     def born(self, name: str) -> None:
         self.forget(name)
         self._born_s[name] = self.clock()
-        self.births += 1
-        self._birth[name] = self.births
 
     def opened(self, name: str, partner: str | None) -> None:
         """A container's first half, or the second one of `partner`."""
@@ -46,10 +41,6 @@ class Presence:
             if now_s - since_s > HALF_OPEN_S:
                 del self._half_open[name]
         return list(self._half_open)
-
-    def from_before(self, names: Iterable[str], births: int) -> frozenset[str]:
-        """Those that were booked when that many were."""
-        return frozenset(name for name in names if self._birth.get(name, 0) <= births)
 
     def age_s(self, allocation: Allocation) -> float:
         """Of those from before our start: old enough for anything."""
@@ -74,7 +65,6 @@ class Presence:
 
     def forget(self, name: str) -> None:
         self._born_s.pop(name, None)
-        self._birth.pop(name, None)
         self._half_open.pop(name, None)
         self._listed.discard(name)
         self._missing_s.pop(name, None)

@@ -1,6 +1,7 @@
 import errno
 import json
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,7 @@ from deviceplugin.gpuaccess import (
 from deviceplugin.grant import Grant, Mount
 from deviceplugin.hardware import Hardware
 from deviceplugin.ledger import Allocation
+from deviceplugin.sharing import Sharing
 from deviceplugin.usagestore import Mounter
 from shim import limits, usage
 from shim.limits import Kind
@@ -260,10 +262,6 @@ def test_an_uninstall_leaves_nothing_on_the_node(tmp_path: Path) -> None:
 
 
 def test_an_administrators_way_out_is_honoured_only_where_allowed(node: Node) -> None:
-    from dataclasses import replace
-
-    from deviceplugin.sharing import Sharing
-
     node.sharing = Sharing(shim_off_namespaces=frozenset({"trusted"}))
     node.restart_agent()
     for namespace, wanted in (("trusted", False), ("default", True)):

@@ -1,12 +1,13 @@
 """The hard cases of the way from a pod's request to its GPU, one by one."""
 
 import shutil
+from dataclasses import replace
 
 import pytest
 from agent_node import COMPUTE, MEMORY, Node, Pod, gpu, refused, uuid
 
 from aliquot.protocol.assignment import Slice
-from aliquot.protocol.request import ContainerRequest, Role
+from aliquot.protocol.request import ContainerRequest, Role, Selection
 from deviceplugin.errors import Refusal, StartRefused
 from deviceplugin.hardware import Hardware
 from deviceplugin.sharing import MIB, Sharing
@@ -70,10 +71,6 @@ def test_our_watch_is_late_for_a_pod_on_two_gpus(node: Node) -> None:
 
 
 def test_our_watch_is_late_for_a_pod_that_names_its_gpu(node: Node) -> None:
-    from dataclasses import replace
-
-    from aliquot.protocol.request import Selection
-
     pod = node.pod(known=False)
     view = pod.view()
     assert view.request is not None
@@ -271,14 +268,17 @@ def test_whole_gpus_are_uncapped_and_nobodys_else(node: Node, known: bool) -> No
     assert all(healthy for _, healthy in node.allocator.devices(MEMORY))
 
 
+@pytest.mark.parametrize("forget", [True, False])
 @pytest.mark.parametrize("known", [True, False])
 @pytest.mark.parametrize("order", [True, False])
 def test_all_of_the_compute_with_some_memory_is_capped(
-    node: Node, known: bool, order: bool
+    node: Node, forget: bool, known: bool, order: bool
 ) -> None:
     node.kubelet.random.shuffle = lambda wanted: wanted.sort(reverse=order)
     pod = node.pod(memory=5, compute=100, known=known)
-    node.kubelet.run(pod)
+    node.kubelet.add(pod)
+    node.restart_agent(forget=forget)
+    node.kubelet.start(pod)
     assert caps(node, pod) == ([5 * 256 * MIB], [10_000])
     (held,) = node.allocator.allocations()
     assert (held.whole, held.memory_units) == (False, 5)
@@ -438,9 +438,45 @@ def test_a_pod_whose_name_was_an_older_pods_is_not_taken_for_it(node: Node) -> N
 
 
 def test_a_pod_that_makes_no_sense_is_refused_with_its_own_text(node: Node) -> None:
-    from dataclasses import replace
-
     pod = node.pod()
     view = replace(pod.view(), request=None, refusal="aliquot.dev/gpus must be a whole number")
     node.pods.views[pod.namespace, pod.name] = view
     assert refused(lambda: node.kubelet.run(pod)) == "aliquot.dev/gpus must be a whole number"
+
+
+def test_the_pod_that_has_its_other_half_is_the_one_that_is_admitted(node: Node) -> None:
+    # An older pod of the same size is listed too, and nothing of it is allocated yet.
+    waiting = node.pod("waiting")
+    node.kubelet.active[waiting.uid] = waiting
+    half = node.pod("half", plan={"main": (Slice(uuid(1), 4, 20),)})
+    node.kubelet.active[half.uid] = half
+    memory = [f"m-{uuid(1)}-{number}" for number in range(4)]
+    node.allocator.allocate(MEMORY, memory)
+    node.kubelet.held[half.uid, "main", MEMORY] = frozenset(memory)
+    for pod, created_s in ((waiting, 1.0), (half, 2.0)):
+        view = replace(pod.view(), created_s=created_s)
+        node.pods.views[pod.namespace, pod.name] = view
+    offered = [each for each, _ in node.allocator.devices(COMPUTE)]
+    chosen = node.allocator.preferred(COMPUTE, offered, [], 20, node.kubelet.listing, node.pods)
+    assert {each[2:42] for each in chosen} == {uuid(1)}
+
+
+def test_two_containers_that_are_asked_for_at_once_are_answered_with_different_ids(
+    tmp_path,
+) -> None:
+    node = Node(tmp_path, gpu(0))
+    pods = [node.pod(f"pod-{number}", memory=8, compute=20) for number in range(3)]
+    offered = [each for each, _ in node.allocator.devices(MEMORY)]
+    chosen = []
+    for pod in pods[:2]:
+        node.kubelet.active = {pod.uid: pod}
+        chosen.append(
+            node.allocator.preferred(MEMORY, offered, [], 8, node.kubelet.listing, node.pods)
+        )
+    assert not set(chosen[0]) & set(chosen[1])
+    node.kubelet.active = {pods[2].uid: pods[2]}
+    ask = (MEMORY, offered, [], 8, node.kubelet.listing, node.pods)
+    assert "0 units" in refused(lambda: node.allocator.preferred(*ask))
+    # An Allocate that has not come by now will not come.
+    node.clock.now_s += 2
+    assert len(node.allocator.preferred(*ask)) == 8
