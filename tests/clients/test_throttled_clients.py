@@ -16,6 +16,7 @@ pytestmark = pytest.mark.serial
 
 CAP = 10
 SECONDS = 3.0
+ATTEMPTS = 4
 
 # Each launches for SECONDS after its first kernel, and would use far more than CAP.
 PROGRAMS = {
@@ -76,19 +77,29 @@ while time.monotonic() < until:
 
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_a_real_client_keeps_its_share(name: str, tmp_path: Path) -> None:
+    for attempt in range(ATTEMPTS):
+        used = share_of(PROGRAMS[name] + LOOP, tmp_path / f"run{attempt}")
+        assert used < CAP + 4
+        # A busy machine can keep a program from its share, so that much is tried again.
+        if used > CAP / 2:
+            return
+    pytest.fail(f"{name} never came near its share: {used:.1f} percent")
+
+
+def share_of(program: str, folder: Path) -> float:
+    """What a Python program uses of the GPU under the cap, from its first kernel to its last."""
     with simulated_node("1xH100-80G") as node:
-        share = Share(Container(CAP, ()), tmp_path / "run")
+        share = Share(Container(CAP, ()), folder)
         write_files(share, node.snapshot().devices[0].uuid)
-        program = subprocess.Popen(
-            [sys.executable, "-c", PROGRAMS[name] + LOOP], env=preloaded(node.env, share.folder)
+        process = subprocess.Popen(
+            [sys.executable, "-c", program], env=preloaded(node.env, share.folder)
         )
         trace = Trace()
-        while program.poll() is None:
+        while process.poll() is None:
             trace.take(node.node)
             time.sleep(0.02)
-    assert program.returncode == 0
-    began, ended = trace.begins([program.pid]), trace.ends([program.pid])
+    assert process.returncode == 0
+    began, ended = trace.begins([process.pid]), trace.ends([process.pid])
     assert began is not None
     assert ended is not None
-    used = trace.share([program.pid], began + 0.3, ended)
-    assert CAP / 2 < used < CAP + 4
+    return trace.share([process.pid], began + 0.3, ended)
