@@ -33,7 +33,7 @@ from deviceplugin.web import Page, Web, text_page
 
 __all__ = ["FIRST_LOOK_S", "Agent", "access_of", "choice_of", "files_of", "sharing_of"]
 
-ROUND_S = 30.0
+ROUND_S = 60.0
 """How often books are compared with the kubelet's."""
 FIRST_LOOK_S = 60.0
 """How long the driver may take to tell its GPUs for the first time."""

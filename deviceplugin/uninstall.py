@@ -21,7 +21,7 @@ def uninstall(settings: Settings) -> str:
         names = sorted({str(each.owner) if each.owner else each.name for each in held})
         raise UserError(
             f"{len(held)} allocations are still booked: {', '.join(names)}; drain the node of pods "
-            "with GPUs, let the agent notice (half a minute), and try again"
+            "with GPUs, let the agent notice (a minute), and try again"
         )
     files_of(settings).uninstall()
     sockets = list((settings.kubelet_dir / "device-plugins").glob(f"{SOCKET_PREFIX}*.sock"))

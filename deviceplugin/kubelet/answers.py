@@ -1,6 +1,7 @@
 """What the kubelet is answered for one resource: the allocator, given what it has to ask others."""
 
 from collections.abc import Callable, Sequence
+from sys import intern
 
 from deviceplugin.allocator import Allocator, Listing, PodSource
 from deviceplugin.counts import Counts
@@ -44,7 +45,7 @@ class Answers:
     def allocate(self, ids: Sequence[str]) -> api.ContainerAllocateResponse:
         result = "failed"
         try:
-            grant = self._allocator.allocate(self._resource, ids)
+            grant = self._allocator.allocate(self._resource, [intern(each) for each in ids])
             result = "granted"
         except Refusal as refusal:
             result = "refused"

@@ -84,7 +84,7 @@ class KubeletLink:
 
     def _publish(self) -> None:
         for resource, advertisement in self._advertisements.items():
-            advertisement.publish(dict(self._allocator.devices(resource)))
+            advertisement.publish(self._allocator.devices(resource))
 
     def _make_servers(self) -> Sequence[ResourceServer]:
         return [

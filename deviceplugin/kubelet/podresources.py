@@ -1,5 +1,6 @@
 """Asks the kubelet which container holds which ids (pod resources API, version v1)."""
 
+import sys
 import time
 from collections.abc import Iterable
 from pathlib import Path
@@ -86,5 +87,6 @@ def _held(pods: Iterable[api.PodResources]) -> list[Held]:
 def _by_resource(devices: Iterable[api.ContainerDevices]) -> dict[str, frozenset[str]]:
     found: dict[str, set[str]] = {}
     for entry in devices:
-        found.setdefault(entry.resource_name, set()).update(entry.device_ids)
+        # Interned: the same thousands of ids come again and again, and some are kept for long.
+        found.setdefault(entry.resource_name, set()).update(map(sys.intern, entry.device_ids))
     return {resource: frozenset(ids) for resource, ids in found.items()}

@@ -110,7 +110,7 @@ class ResourceServer:
 
     def _list_and_watch(
         self, _request: api.Empty, context: grpc.ServicerContext
-    ) -> Iterator[api.ListAndWatchResponse]:
+    ) -> Iterator[bytes]:
         with self._counting:
             self._streams += 1
         context.add_callback(self._advertisement.ring)

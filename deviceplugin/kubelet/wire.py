@@ -61,5 +61,6 @@ def _method(file: FileDescriptor, service: str, name: str) -> MethodDescriptor:
 
 
 def _serialize(message: Any) -> bytes:
-    serialized: bytes = message.SerializeToString()
+    """Whoever sends the same again may have done it already."""
+    serialized: bytes = message if isinstance(message, bytes) else message.SerializeToString()
     return serialized

@@ -7,7 +7,6 @@ import pytest
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from tests.kubelet import AdmissionError, Container, Kubelet, Pod, Role, StartError
 from tests.kubelet.books import UNIT_BYTES, assert_sound, caps_of, gpus_of, shares_of
-from tests.kubelet.devicemanager import AllocationError
 
 UNITS = 320
 """Of one GPU with 80 GiB."""
@@ -55,15 +54,15 @@ def test_a_completed_job_followed_by_a_new_pod_of_the_same_name(kubelet: Kubelet
             kubelet.finish(pod)
 
 
-@pytest.mark.parametrize("second", [MEMORY_RESOURCE, COMPUTE_RESOURCE])
-def test_first_resource_granted_second_refused_next_pod_arrives(kubelet: Kubelet, second: str):
-    def refuse(resource: str, ids: set[str]) -> None:
-        if resource == second:
-            raise AllocationError("the other plugin's fault")
-
-    first = COMPUTE_RESOURCE if second == MEMORY_RESOURCE else MEMORY_RESOURCE
-    with kubelet.order(first), kubelet.in_flight(refuse), pytest.raises(AdmissionError):
-        kubelet.admit(Pod.asking("half", memory=UNITS, compute=100))
+@pytest.mark.parametrize("first", [MEMORY_RESOURCE, COMPUTE_RESOURCE])
+def test_first_resource_granted_second_refused_next_pod_arrives(kubelet: Kubelet, first: str):
+    """The kubelet itself refuses more ids than there are, without asking us."""
+    many = {"memory": UNITS, "compute": 201} if first == MEMORY_RESOURCE else {"memory": 641}
+    with (
+        kubelet.order(first),
+        pytest.raises(AdmissionError, match="requested number of devices unavailable"),
+    ):
+        kubelet.admit(Pod.asking("half", **{"compute": 100, **many}))
     whole = [Pod.asking(f"next-{number}", memory=UNITS, compute=100) for number in range(2)]
     for pod in whole:
         kubelet.run(pod)

@@ -50,7 +50,7 @@ class Agent:
             COMPUTE_RESOURCE: Advertisement(),
         }
         for kind, advertisement in self.advertisements.items():
-            advertisement.publish({f"{kind[-1]}-{number}": True for number in range(10)})
+            advertisement.publish((f"{kind[-1]}-{number}", True) for number in range(10))
         self.folder = folder
         self.kubelets = 0
         self.registration = Registration(folder, self.servers, self.note_kubelet)
@@ -97,7 +97,7 @@ def test_both_resources_are_registered_and_followed(kubelet: Kubelet, agent: Age
 
 def test_ids_that_turn_unhealthy_are_told_at_once(kubelet: Kubelet, agent: Agent):
     kubelet.wait_ready()
-    agent.advertisements[MEMORY_RESOURCE].publish({"y-0": True, "y-1": False})
+    agent.advertisements[MEMORY_RESOURCE].publish([("y-0", True), ("y-1", False)])
     kubelet.wait_for(lambda: kubelet.manager.healthy[MEMORY_RESOURCE] == {"y-0"}, "one id")
     assert kubelet.manager.unhealthy[MEMORY_RESOURCE] == {"y-1"}
 
@@ -187,7 +187,7 @@ def test_a_stream_that_the_kubelet_drops_leads_to_a_new_registration(
 def test_a_list_beyond_4_mib_never_shows_up(kubelet: Kubelet, agent: Agent):
     """Why the agent refuses to start with so many ids: nobody else would say anything."""
     kubelet.wait_ready()
-    agent.advertisements[MEMORY_RESOURCE].publish({f"{n:080}": True for n in range(60_000)})
+    agent.advertisements[MEMORY_RESOURCE].publish((f"{n:080}", True) for n in range(60_000))
     kubelet.wait_gone(MEMORY_RESOURCE)
 
 
