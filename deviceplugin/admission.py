@@ -40,7 +40,8 @@ def admit(
     ledger: Ledger,
     answered: Answered | None,
 ) -> Admission:
-    """`answered` is ours if we were asked about exactly these ids; else nobody asked us."""
+    """`answered` is ours if we were asked about exactly these ids, and then they are on the GPU of
+    the container's other resource; else nobody asked us, and only its start can tell."""
     wanted = frozenset(some)
     gpus = _gpus(resource, wanted, supply, answered)
     ended = _ended(wanted, ledger, answered)
@@ -56,12 +57,6 @@ def admit(
         owner=_owner(wanted, ledger, admitted),
     )
     if admitted is not None:
-        if admitted.partner is not None and set(admitted.partner.gpus) != set(gpus):
-            raise Refusal(
-                f"{admitted.owner} has its other resource on "
-                f"{_names(admitted.partner.gpus, supply)}, and was given {resource} on "
-                f"{_names(gpus, supply)}; create the pod anew"
-            )
         allocation = _described(allocation, admitted)
     elif allocation.takes_all_compute:
         allocation = _with(allocation, companion=True)
@@ -156,7 +151,3 @@ def _with(allocation: Allocation, whole: bool = False, companion: bool = False) 
         whole=whole,
         companion=companion,
     )
-
-
-def _names(uuids: tuple[str, ...], supply: Supply) -> str:
-    return " and ".join(map(supply.name, uuids))

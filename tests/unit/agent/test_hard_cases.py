@@ -446,7 +446,7 @@ def test_a_pod_that_makes_no_sense_is_refused_with_its_own_text(node: Node) -> N
 
 def test_the_pod_that_has_its_other_half_is_the_one_that_is_admitted(node: Node) -> None:
     # An older pod of the same size is listed too, and nothing of it is allocated yet.
-    waiting = node.pod("waiting")
+    waiting = node.pod("waiting", plan={"main": (Slice(uuid(0), 4, 20),)})
     node.kubelet.active[waiting.uid] = waiting
     half = node.pod("half", plan={"main": (Slice(uuid(1), 4, 20),)})
     node.kubelet.active[half.uid] = half
@@ -480,3 +480,57 @@ def test_two_containers_that_are_asked_for_at_once_are_answered_with_different_i
     # An Allocate that has not come by now will not come.
     node.clock.now_s += 2
     assert len(node.allocator.preferred(*ask)) == 8
+
+
+def test_a_whole_gpu_pod_that_runs_is_not_taken_for_one_that_waits_for_memory(node: Node) -> None:
+    node.kubelet.run(node.pod("whole", memory=0, compute=100, known=False))
+    node.kubelet.random.shuffle = lambda wanted: wanted.sort(reverse=True)  # memory first
+    node.kubelet.run(pod := node.pod("next", known=False))
+    assert node.gpus_of(pod) == {1}
+
+
+def test_memory_that_the_kubelet_still_takes_for_withdrawn_is_not_counted_on(node: Node) -> None:
+    whole = node.run("whole", memory=0, compute=100)
+    assert node.gpus_of(whole) == {0}
+    node.kubelet.end(whole)
+    node.kubelet.random.shuffle = lambda wanted: wanted.sort()  # compute first
+    assert node.gpus_of(node.run(memory=4, compute=20)) == {1}
+
+
+def test_halves_on_different_gpus_are_never_started(node: Node) -> None:
+    pod = node.pod("apart")
+    node.kubelet.active[pod.uid] = pod
+    for resource, some in (
+        (MEMORY, [f"m-{uuid(0)}-{number}" for number in range(4)]),
+        (COMPUTE, [f"c-{uuid(1)}-{number}" for number in range(20)]),
+    ):
+        node.allocator.allocate(resource, some)
+        node.kubelet.held[pod.uid, "main", resource] = frozenset(some)
+    text = refused(lambda: node.kubelet.start(pod))
+    assert "GPU 0" in text
+    assert "GPU 1" in text
+
+
+def test_who_starts_while_the_kubelet_is_asked_for_its_list_is_not_freed_by_it(node: Node) -> None:
+    pod = node.pod()
+
+    def old_list() -> list[Held]:
+        listed = node.kubelet.listing()
+        node.kubelet.run(pod)
+        return listed
+
+    node.allocator.reconcile([], old_list)
+    assert [each.pod_uid for each in node.allocator.allocations()] == [pod.uid]
+
+
+def test_ids_that_an_init_container_passed_on_as_they_were_are_the_app_containers(
+    node: Node,
+) -> None:
+    init = ContainerRequest("init", 4, 20, Role.INIT)
+    pod = node.pod("p", 4, 20, init)
+    node.kubelet.run(pod)
+    assert node.kubelet.ids(pod, MEMORY) == node.kubelet.ids(pod, MEMORY, "init")
+    node.restart_agent(forget=True)
+    (held,) = node.allocator.allocations()
+    assert held.key == ContainerKey("default", "p", "main")
+    assert node.allocator.resize(pod.uid, "main", 6, 30).changed
