@@ -56,6 +56,11 @@ class Daemon:
             os.kill(self.pid, signal.SIGKILL)
             self._process.wait()
 
+    def await_end(self) -> None:
+        """After something else has ended it."""
+        if self._process is not None:
+            self._process.wait(30)
+
     def restart(self, number: signal.Signals = signal.SIGTERM) -> None:
         self.stop(number)
         self.start()

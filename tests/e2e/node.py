@@ -8,6 +8,7 @@ import yaml
 from tests.e2e.binaries import binaries
 from tests.e2e.certificates import Authority
 from tests.e2e.controlplane import ADDRESS, CLUSTER_DOMAIN, SERVER
+from tests.e2e.daemons import Daemon
 from tests.e2e.machine import Machine
 from tests.e2e.sandbox import CGROUP, make_group
 
@@ -30,6 +31,7 @@ class Node:
         self.machine = Machine(self.name, f"10.77.0.{10 + number}", self.folder, logs)
         self.cgroup = f"{CGROUP}/{self.name}"
         self._programs = binaries()
+        self._daemons: tuple[Daemon, ...] = ()
         self._write_settings()
 
     def boot(self) -> None:
@@ -40,6 +42,7 @@ class Node:
         self.containerd = run("containerd", self._containerd_command())
         self.kubelet = run("kubelet", self._kubelet_command())
         self.proxy = run("kube-proxy", self._proxy_command())
+        self._daemons = (self.containerd, self.kubelet, self.proxy)
         self.containerd.start()
         self.await_containerd()
 
@@ -65,6 +68,8 @@ class Node:
 
     def crash(self) -> None:
         self.machine.power_off()
+        for daemon in self._daemons:
+            daemon.await_end()
 
     def _ctr(self, *words: str | Path, check: bool = True) -> str:
         return self.machine.run(self._programs["ctr"], f"--address={SOCKET}", *words, check=check)

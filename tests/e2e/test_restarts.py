@@ -2,6 +2,7 @@
 
 import signal
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -79,45 +80,83 @@ def test_running_pods_keep_their_limits_and_new_ones_start(
     node = _node_of(installed, workloads, "before")
     started = installed.simulated(node)["processes"][0]["host_pid"]
 
-    # Some start while it happens.
-    workloads.start(*(pod(f"during-{n}", "see", "wait", memory="2Gi", compute=10) for n in (1, 2)))
-    restart(installed)
-    for name in ("during-1", "during-2"):
-        (seen,) = workloads.await_line(name, "see")
-        assert seen["total_mib"] == 2 * GIB_IN_MIB
-    installed.await_ready()
+    # Some start while it happens. A kubelet that cannot reach the agent at that moment refuses the
+    # pod for good; a Deployment brings another one.
+    cluster = installed.cluster
+    cluster.apply(_deployment("during", memory="2Gi", compute=10, replicas=2))
+    try:
+        restart(installed)
+        during = [each["metadata"]["name"] for each in _running(installed, "during", 2)]
+        for name in during:
+            (seen,) = workloads.await_line(name, "see")
+            assert seen["total_mib"] == 2 * GIB_IN_MIB
+        installed.await_ready()
 
-    assert workloads.phase("before") == "Running"
-    assert started in {each["host_pid"] for each in installed.simulated(node)["processes"]}
-    workloads.start(pod("after", "see", "wait", memory="1Gi", compute=10))
-    (seen,) = workloads.await_line("after", "see")
-    assert seen["total_mib"] == GIB_IN_MIB
-    _nothing_is_over_booked(workloads, "before", "during-1", "during-2", "after")
+        assert workloads.phase("before") == "Running"
+        assert started in {each["host_pid"] for each in installed.simulated(node)["processes"]}
+        workloads.start(pod("after", "see", "wait", memory="1Gi", compute=10))
+        (seen,) = workloads.await_line("after", "see")
+        assert seen["total_mib"] == GIB_IN_MIB
+        _nothing_is_over_booked(workloads, "before", "after", *during)
+    finally:
+        cluster.kubectl("delete", "deployment", "during", "--cascade=foreground", "--wait=true")
 
 
 def test_a_node_that_reboots_comes_back(installed: Installation, workloads: Workloads) -> None:
-    again = {"restartPolicy": "Always"}
-    workloads.start(pod("survivor", "see", "wait", memory="3Gi", compute=25, **again))
-    workloads.await_line("survivor", "see")
-    node = _node_of(installed, workloads, "survivor")
+    """A kubelet that boots refuses the pods it had, before any device plugin can register; their
+    Deployment replaces them, and what they held must be free again."""
+    cluster = installed.cluster
+    cluster.apply(_deployment("survivor", memory="70Gi", compute=90, replicas=4))
+    try:
+        before = _running(installed, "survivor", 4)
+        node = next(each for each in cluster.nodes if each.name == before[0]["spec"]["nodeName"])
 
-    node.crash()
-    node.boot()
-    node.join()
-    await_true(f"{node.name} is ready", lambda: installed.cluster.is_ready(node))
-    installed.await_ready()
+        node.crash()
+        node.boot()
+        node.join()
+        await_true(f"{node.name} is ready", lambda: cluster.is_ready(node))
+        installed.await_ready()
 
-    def runs_again() -> bool:
-        found = installed.cluster.find("pod", "survivor")
-        statuses = (found or {}).get("status", {}).get("containerStatuses", [])
-        return any("running" in each["state"] and each["restartCount"] for each in statuses)
+        again = [each["metadata"]["name"] for each in _running(installed, "survivor", 4)]
+        for name in again:
+            (seen,) = workloads.await_line(name, "see")
+            assert seen["total_mib"] == 70 * GIB_IN_MIB
+        _nothing_is_over_booked(workloads, *again)
+    finally:
+        cluster.kubectl("delete", "deployment", "survivor", "--wait=true", "--cascade=foreground")
 
-    await_true("the pod runs again", runs_again, 240)
-    (seen,) = workloads.await_line("survivor", "see")
-    assert seen["total_mib"] == 3 * GIB_IN_MIB
-    workloads.start(pod("after", "see", "wait", memory="1Gi", compute=10))
-    workloads.await_line("after", "see")
-    _nothing_is_over_booked(workloads, "survivor", "after")
+
+def _deployment(name: str, memory: str, compute: int, replicas: int) -> dict[str, Any]:
+    template = pod(name, "see", "wait", memory=memory, compute=compute, restartPolicy="Always")
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
+        },
+    }
+
+
+def _running(installed: Installation, app: str, wanted: int) -> list[dict[str, Any]]:
+    """The pods of a Deployment, when as many as wanted are ready."""
+    found: list[dict[str, Any]] = []
+
+    def ready() -> bool:
+        found[:] = [
+            each
+            for each in installed.cluster.every("pods", "-l", f"app={app}")
+            if "deletionTimestamp" not in each["metadata"]
+            and each["status"]["phase"] == "Running"
+            and all(status["ready"] for status in each["status"]["containerStatuses"])
+        ]
+        return len(found) == wanted
+
+    await_true(f"{wanted} pods of {app} run", ready, 300)
+    return found
 
 
 def _nothing_is_over_booked(workloads: Workloads, *pods: str) -> None:

@@ -40,7 +40,3 @@ extenders:
       - name: aliquot.dev/gpu-compute
         ignoredByScheduler: false
 {{- end }}
-
-{{- if not (has .Values.gpus (list "simulated" "nvidia-runtime" "cdi")) }}
-{{- fail (printf "gpus must be simulated, nvidia-runtime or cdi, not %q" .Values.gpus) }}
-{{- end }}
