@@ -1,7 +1,7 @@
 """Whatever restarts: running pods keep their limits, nothing is over-booked, new pods start."""
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -114,10 +114,13 @@ def test_a_node_that_reboots_comes_back(installed: Installation, workloads: Work
         node.crash()
         node.boot()
         node.join()
-        await_true(f"{node.name} is ready", lambda: cluster.is_ready(node))
+        lost = {
+            each["metadata"]["name"] for each in before if each["spec"]["nodeName"] == node.name
+        }
+        again = [
+            each["metadata"]["name"] for each in _running(installed, "survivor", 4, without=lost)
+        ]
         installed.await_ready()
-
-        again = [each["metadata"]["name"] for each in _running(installed, "survivor", 4)]
         for name in again:
             (seen,) = workloads.await_line(name, "see")
             assert seen["total_mib"] == 70 * GIB_IN_MIB
@@ -141,8 +144,10 @@ def _deployment(name: str, memory: str, compute: int, replicas: int) -> dict[str
     }
 
 
-def _running(installed: Installation, app: str, wanted: int) -> list[dict[str, Any]]:
-    """The pods of a Deployment, when as many as wanted are ready."""
+def _running(
+    installed: Installation, app: str, wanted: int, without: Collection[str] = ()
+) -> list[dict[str, Any]]:
+    """The pods of a Deployment, when as many as wanted are ready, and no other ones."""
     found: list[dict[str, Any]] = []
 
     def ready() -> bool:
@@ -150,6 +155,7 @@ def _running(installed: Installation, app: str, wanted: int) -> list[dict[str, A
             each
             for each in installed.cluster.every("pods", "-l", f"app={app}")
             if "deletionTimestamp" not in each["metadata"]
+            and each["metadata"]["name"] not in without
             and each["status"]["phase"] == "Running"
             and all(status["ready"] for status in each["status"]["containerStatuses"])
         ]
