@@ -93,7 +93,7 @@ def bound_pods(count: int, node_count: int, seed: int = 1) -> Iterator[dict[str,
     """Pods of the share kinds, dealt out in turn so that every GPU has room for its part."""
     drawn = random.Random(seed)
     shares = [kind for kind in kinds() if kind.gpus == 1 and kind.memory_units and not kind.model]
-    free = {}
+    free: dict[int, tuple[int, int]] = {}
     place = 0
     for number in range(count):
         kind = drawn.choice(shares)

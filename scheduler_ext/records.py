@@ -45,9 +45,10 @@ class NodeRecord(msgspec.Struct, frozen=True, gc=False):
     inventory: NodeInventory | None
     refusal: str = ""
     """Why nothing is placed here; empty when something may be."""
+    uuids: frozenset[str] = frozenset()
 
     def has(self, uuid: str) -> bool:
-        return self.inventory is None or any(gpu.uuid == uuid for gpu in self.inventory.gpus)
+        return self.inventory is None or uuid in self.uuids
 
 
 def node_record(node: Node, unit_mib: int) -> NodeRecord:
@@ -58,7 +59,8 @@ def node_record(node: Node, unit_mib: int) -> NodeRecord:
         refusal = "the node agent is not running: the kubelet offers nothing of its GPUs"
     cpu = milli_of(ours.cpu) if ours else 0
     memory = mib_of(ours.memory) if ours else 0
-    return NodeRecord(name, cpu, memory, found, refusal)
+    uuids = frozenset(gpu.uuid for gpu in found.gpus) if found else frozenset()
+    return NodeRecord(name, cpu, memory, found, refusal, uuids)
 
 
 def pod_record(pod: Pod) -> PodRecord | None:
@@ -115,19 +117,27 @@ def entry_of(
     plan = _assignment(pod.metadata.ours.plan)
     node_name = sys.intern(pod.spec.node_name)
     request = record.request if record else None
-    cpu_milli, memory_mib = host_demand(pod)
     if not node_name:
         if plan is None:
             return None
         footprint = footprint_of(plan, request)
         return Entry("", footprint, stage=Stage.ASSUMED, expires_s=expires_s)
     stage = Stage.TERMINATING if pod.metadata.deletion_timestamp else Stage.PLANNED
+    if record is not None and record.demand is not None:
+        first = record.demand.parts[0].request
+        cpu_milli, memory_mib = first.cpu_milli, first.memory_mib
+    else:
+        cpu_milli, memory_mib = host_demand(pod)
     if record is None:
         return Entry(node_name, cpu_milli=cpu_milli, memory_mib=memory_mib, stage=stage, bound=True)
     node = nodes.get(node_name)
+    ours = pod.metadata.ours
     planned = _located(plan, node)
-    actual = _located(_assignment(pod.metadata.ours.actual), node)
-    merged = Assignment({**planned.containers, **actual.containers})
+    if ours.actual == ours.plan:
+        actual = merged = planned
+    else:
+        actual = _located(_assignment(ours.actual), node)
+        merged = Assignment({**planned.containers, **actual.containers})
     footprint = footprint_of(merged, request)
     if planned != actual and pod.status.phase != "Running":
         # Until all containers have started, either may turn out to be true.
@@ -151,7 +161,8 @@ def _located(found: Assignment | None, node: NodeRecord | None) -> Assignment:
     """Without containers on GPUs that the node does not have: those are somewhere else on it."""
     if found is None:
         return Assignment({})
-    if node is None:
+    uuids = {each.uuid for slices in found.containers.values() for each in slices}
+    if node is None or all(node.has(uuid) for uuid in uuids):
         return found
     return Assignment(
         {

@@ -4,6 +4,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Hashable, Iterable
+from itertools import islice
 from typing import TypeVar
 
 from aliquot.kubernetes.watch import Change, ChangeKind
@@ -17,6 +18,8 @@ from scheduler_ext.records import NodeRecord, PodRecord, entry_of, node_record, 
 __all__ = ["ClusterState"]
 
 Key = TypeVar("Key", bound=Hashable)
+
+_PORTION = 500
 
 
 class ClusterState:
@@ -71,11 +74,16 @@ class ClusterState:
             self.refresh()
 
     def replace_pods(self, pods: Iterable[Pod]) -> None:
+        present: set[str] = set()
+        remaining = iter(pods)
+        # In portions: a long list must not keep kube-scheduler waiting until its end.
+        while portion := list(islice(remaining, _PORTION)):
+            with self.lock:
+                for pod in portion:
+                    present.add(pod.metadata.uid)
+                    self._take_pod(pod)
+                self.refresh()
         with self.lock:
-            present = set()
-            for pod in pods:
-                present.add(pod.metadata.uid)
-                self._take_pod(pod)
             # What we hold for a pod of which the list knows nothing stays until it is settled: the
             # list may be older than our decision.
             for uid in (self.ledger.seen() | self.pods.keys()) - present:
