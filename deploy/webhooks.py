@@ -19,7 +19,7 @@ HEADER = "# Made by `python -m deploy.webhooks`; the extender fills in its own c
 
 def text() -> str:
     # The same value twice is written twice: not every reader of manifests knows YAML's anchors.
-    yaml.SafeDumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign, assignment]
+    yaml.SafeDumper.ignore_aliases = lambda *_: True  # type: ignore[method-assign]
     objects = webhook_configurations(NAMESPACE)
     return HEADER + yaml.safe_dump_all(objects, sort_keys=False, width=100)
 

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.e2e.api import Api
 from tests.e2e.binaries import binaries, build_all
 from tests.e2e.controlplane import ADDRESS, SERVER, ControlPlane
 from tests.e2e.daemons import Daemon, await_true
@@ -51,6 +52,7 @@ class Cluster:
         self.nodes = [
             Node(number, self.folder, self.logs, authority) for number in range(1, nodes + 1)
         ]
+        self.api = Api(SERVER, authority)
         self.dns = Daemon("nameserver", self._dns_command(), self.logs)
         self._kubectl = binaries()["kubectl"]
 
@@ -91,11 +93,11 @@ class Cluster:
     def stop(self) -> None:
         for node in self.nodes:
             node.crash()
-        self.dns.stop()
+        self.dns.stop(signal.SIGKILL)
         self.control_plane.stop()
 
     def is_ready(self, node: Node) -> bool:
-        found = self.find("node", node.name)
+        found = self.api.find("node", node.name)
         if found is None:
             return False
         conditions = found["status"].get("conditions", [])
@@ -121,16 +123,6 @@ class Cluster:
     def apply(self, *objects: dict[str, Any]) -> str:
         listed = {"apiVersion": "v1", "kind": "List", "items": list(objects)}
         return self.kubectl("apply", "-f", "-", text=json.dumps(listed))
-
-    def find(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any] | None:
-        shown = self.kubectl(
-            "get", kind, name, f"--namespace={namespace}", "--ignore-not-found", "-o", "json"
-        )
-        return json.loads(shown) if shown.strip() else None
-
-    def every(self, kind: str, *words: str) -> list[dict[str, Any]]:
-        shown: dict[str, Any] = json.loads(self.kubectl("get", kind, "-o", "json", *words))
-        return list(shown["items"])
 
     def _connect(self) -> None:
         ip("link", "set", "lo", "up")

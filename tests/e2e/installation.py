@@ -44,15 +44,12 @@ class Installation:
             )
 
     def allocatable(self, node: Node, resource: str = names.MEMORY_RESOURCE) -> int:
-        found = self.cluster.find("node", node.name)
+        found = self.cluster.api.find("node", node.name)
         return int(found["status"]["allocatable"].get(resource, 0)) if found else 0
 
     def _is_led(self) -> bool:
-        slices = self.cluster.every(
-            "endpointslices",
-            f"--namespace={NAMESPACE}",
-            "-l",
-            "kubernetes.io/service-name=aliquot-extender",
+        slices = self.cluster.api.every(
+            "endpointslice", "kubernetes.io/service-name=aliquot-extender", NAMESPACE
         )
         return any(endpoint for each in slices for endpoint in each.get("endpoints") or ())
 
@@ -60,9 +57,7 @@ class Installation:
         self.cluster.kubectl("delete", "-k", str(OVERLAY), "--wait=true", "--timeout=180s")
 
     def pods(self, component: str) -> list[dict[str, Any]]:
-        return self.cluster.every(
-            "pods", f"--namespace={NAMESPACE}", "-l", f"app.kubernetes.io/component={component}"
-        )
+        return self.cluster.api.every("pod", f"app.kubernetes.io/component={component}", NAMESPACE)
 
     def agent_on(self, node: str) -> str:
         (name,) = [
@@ -74,7 +69,7 @@ class Installation:
 
     def kill_container(self, node: Node, pod_name: str) -> None:
         """SIGKILL to the first process of each container of one of our pods."""
-        found = self.cluster.find("pod", pod_name, NAMESPACE)
+        found = self.cluster.api.find("pod", pod_name, NAMESPACE)
         assert found is not None
         before = _restarts(found)
         for status in found["status"]["containerStatuses"]:
@@ -82,7 +77,7 @@ class Installation:
             node.kill(container)
 
         def came_back() -> bool:
-            again = self.cluster.find("pod", pod_name, NAMESPACE)
+            again = self.cluster.api.find("pod", pod_name, NAMESPACE)
             return again is None or _restarts(again) > before
 
         await_true(f"{pod_name} is started again", came_back)

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 from tests.e2e.places import CHECKOUT, cache, running
 
@@ -54,18 +55,19 @@ def only_cluster() -> Iterator[None]:
         yield
 
 
-def start_inside(command: Sequence[str], **options: object) -> "subprocess.Popen[bytes]":
+def start_inside(command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
     """Runs a command as the first process of new namespaces."""
     make_group(CGROUP)
-    return subprocess.Popen(
+    started: subprocess.Popen[bytes] = subprocess.Popen(
         [
             *("unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child"),
             *("--mount-proc", "--propagation=private", "--", *command),
         ],
         cwd=CHECKOUT,
         env={**os.environ, "ALIQUOT_E2E": "1", "PYTHONUNBUFFERED": "1"},
-        **options,  # type: ignore[call-overload]
+        **options,
     )
+    return started
 
 
 def make_group(name: str) -> None:

@@ -39,7 +39,7 @@ def test_the_api_server_takes_every_overlay(cluster: Cluster, overlay: str) -> N
         "kind": "Namespace",
         "metadata": {"name": "aliquot-system"},
     }
-    if cluster.find("namespace", "aliquot-system") is None:
+    if cluster.api.find("namespace", "aliquot-system") is None:
         cluster.apply(namespace)  # a dry run makes none, and what is in it would be refused
     path = str(check.HERE / "overlays" / overlay)
     answer = cluster.kubectl("apply", "--dry-run=server", "--validate=strict", "-k", path)

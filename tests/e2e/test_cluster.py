@@ -51,9 +51,7 @@ def test_a_daemonset_runs_on_every_node_and_answers_through_its_service(cluster:
         },
     )
     cluster.kubectl("rollout", "status", "daemonset/greeter", "--timeout=180s")
-    placed = {each["spec"]["nodeName"] for each in cluster.every("pods", "-l", "app=greeter")}
+    placed = {each["spec"]["nodeName"] for each in cluster.api.every("pod", "app=greeter")}
     assert placed == {node.name for node in cluster.nodes}
-    await_true(
-        "the Service answers", lambda: "200" in cluster.kubectl("logs", "asker", check=False)
-    )
+    await_true("the Service answers", lambda: "200" in cluster.api.log("asker"))
     cluster.kubectl("delete", "daemonset/greeter", "service/greeter", "pod/asker")

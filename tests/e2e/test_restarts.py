@@ -153,7 +153,7 @@ def _running(
     def ready() -> bool:
         found[:] = [
             each
-            for each in installed.cluster.every("pods", "-l", f"app={app}")
+            for each in installed.cluster.api.every("pod", f"app={app}")
             if "deletionTimestamp" not in each["metadata"]
             and each["metadata"]["name"] not in without
             and each["status"]["phase"] == "Running"

@@ -160,7 +160,7 @@ def test_a_quota_counts_both_resources(installed: Installation, workloads: Workl
     try:
         await_true(
             "the quota counts",
-            lambda: "used" in json.dumps(installed.cluster.find("resourcequota", "gpus")),
+            lambda: "used" in json.dumps(installed.cluster.api.find("resourcequota", "gpus")),
         )
         workloads.start(pod("within", "wait", memory="1Gi", compute=30))
         workloads.await_phase("within")

@@ -37,7 +37,7 @@ def pod(
         },
         "spec": {
             "restartPolicy": "Never",
-            "terminationGracePeriodSeconds": 5,
+            "terminationGracePeriodSeconds": 1,
             "containers": [
                 {
                     "name": "main",
@@ -83,7 +83,7 @@ class Workloads:
             raise TimeoutError(f"{error}\n{self.describe(name)}") from None
 
     def phase(self, name: str) -> str:
-        found = self.cluster.find("pod", name)
+        found = self.cluster.api.find("pod", name)
         return str(found["status"].get("phase", "")) if found else ""
 
     def describe(self, name: str) -> str:
@@ -114,11 +114,11 @@ class Workloads:
         return found[-1]
 
     def lines(self, name: str) -> list[dict[str, Any]]:
-        lines = self.cluster.kubectl("logs", name, check=False).splitlines()
+        lines = self.cluster.api.log(name).splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
     def node_of(self, name: str) -> str:
-        found = self.cluster.find("pod", name)
+        found = self.cluster.api.find("pod", name)
         assert found is not None, f"there is no pod {name}"
         return str(found["spec"].get("nodeName", ""))
 
@@ -127,7 +127,7 @@ class Workloads:
         text: list[str] = []
 
         def given() -> bool:
-            found = self.cluster.find("pod", name)
+            found = self.cluster.api.find("pod", name)
             text[:] = (
                 [found["metadata"].get("annotations", {}).get(annotation, "")] if found else []
             )
