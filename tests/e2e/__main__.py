@@ -10,7 +10,9 @@ from tests.e2e.sandbox import clean_up, only_cluster, start_inside
 def main() -> int:
     with only_cluster():
         prepare()
-        words = sys.argv[1:] or ["tests/e2e"]
+        words = sys.argv[1:]
+        if not any(word.startswith("tests/") for word in words):
+            words.append("tests/e2e")
         try:
             # A cluster is slow to answer, and one machine can hold only one.
             pytest = start_inside(
