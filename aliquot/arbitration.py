@@ -6,6 +6,7 @@ notices; a stopped one after a second, for which containers have their guarantee
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -88,13 +89,21 @@ class Arbitration(threading.Thread):
 
     def _arbitrate(self, arbiter: Arbiter, leadership: Leadership) -> None:
         utilization = Utilization(self._samples)
+        look_at = 0.0
         pace = Pace.IDLE
-        while not self._stopping.is_set() and leadership.keep():
-            _seat(arbiter, {member.name: member for member in self._members()})
-            until_news_s = LOOK_S if pace is Pace.IDLE else utilization.due_in_s()
-            pace = arbiter.run(min(LOOK_S, max(until_news_s, SOON_S)))
+        while not self._stopping.is_set():
+            now = time.monotonic()
+            if now >= look_at:
+                if not leadership.keep():
+                    return
+                _seat(arbiter, {member.name: member for member in self._members()})
+                look_at = now + LOOK_S
+            left_s = look_at - now
             if pace is not Pace.IDLE:
-                for news in utilization.news(arbiter.shared_gpus):
+                left_s = min(left_s, max(utilization.due_in_s(), SOON_S))
+            pace = arbiter.run(left_s)
+            if pace is not Pace.IDLE:
+                for news in utilization.news(arbiter.gpus):
                     arbiter.measured(*news)
 
 

@@ -32,7 +32,6 @@ class Utilization:
         """Without `samples` it opens NVML itself."""
         self._samples = samples or _OwnSession().samples
         self._seen_us: dict[str, int] = {}
-        self._due_s: dict[str, float] = {}
         self._next_s = 0.0
         self._identities: dict[int, Identity | None] = {}
 
@@ -41,33 +40,32 @@ class Utilization:
         return max(0.0, self._next_s - time.time())
 
     def news(self, gpus: Collection[str]) -> Iterator[tuple[str, dict[Identity, float], float]]:
-        """What is new of these GPUs, see `poll`; next to free when it is too soon for anything."""
-        if time.time() < self._next_s:
-            return
-        for gpu in gpus:
-            if (polled := self.poll(gpu)) is not None:
-                yield gpu, *polled
-        self._next_s = min((self._due_s[gpu] for gpu in gpus), default=time.time() + WINDOW_S)
+        """What each process used of each GPU, in nanoseconds, over how many seconds.
 
-    def poll(self, gpu: str) -> tuple[dict[Identity, float], float] | None:
-        """What each process used, in nanoseconds, over how many seconds; None: nothing is new."""
+        Next to free when it is too soon for anything new.
+        """
         now_s = time.time()
-        if now_s < self._due_s.get(gpu, 0.0):
-            return None
-        self._due_s[gpu] = now_s + WINDOW_S / 4
+        if now_s < self._next_s:
+            return
+        newest_s = now_s - WINDOW_S
+        for gpu in gpus:
+            if (polled := self._poll(gpu)) is not None:
+                yield gpu, *polled
+                newest_s = max(newest_s, self._seen_us[gpu] / 1e6)
+        # Just after a window has ended. All GPUs at once, so that there are few interruptions.
+        self._next_s = min(newest_s, now_s) + WINDOWS * WINDOW_S + 0.004
+
+    def _poll(self, gpu: str) -> tuple[dict[Identity, float], float] | None:
         since_us = self._seen_us.get(gpu, 0)
         try:
             samples = self._samples(gpu, since_us)
         except Exception as error:  # NVML fails in many ways, and the shares hold without it
             _log.debug("no utilisation of %s: %s", gpu, error)
-            self._due_s[gpu] = now_s + WINDOW_S
             return None
         if not samples:
             return None
         newest_us = max(sample.timeStamp for sample in samples)
         self._seen_us[gpu] = newest_us
-        due_s = newest_us / 1e6 + WINDOWS * WINDOW_S + 0.004  # just after a window has ended
-        self._due_s[gpu] = min(due_s, now_s + 2 * WINDOWS * WINDOW_S)
         span_s = (newest_us - since_us) / 1e6
         if since_us == 0 or not 0 < span_s < 5:
             return None

@@ -175,7 +175,8 @@ def _roads() -> Iterator[Case]:
     apis = ("plain", "grid", "multi", "ex", "ex_ptsz", "graph", "cooperative", "ptsz")
     for api, size, by_address in product(apis, _ALL_SIZES, (False, True)):
         road = "address" if by_address else "symbol"
-        load = Load((size,), api=api, by_address=by_address)
+        # This call takes no default stream.
+        load = Load((size,), api=api, by_address=by_address, streams=int(api == "multi"))
         yield _one(f"{api}-by-{road}-{size:g}us-cap30", 30, load)
     for size, streams, chained in product((50.0, 1000.0), (2, 4), (False, True)):
         name = f"{streams}streams{'-chained' if chained else ''}-{size:g}us-cap30"

@@ -46,6 +46,12 @@ class Share:
     def pids(self) -> list[int]:
         return [process.pid for process in self.processes]
 
+    @property
+    def broken(self) -> list[int]:
+        """Exit codes of processes that failed by themselves."""
+        codes = [process.returncode for process in self.processes]
+        return [code for code in codes if code is not None and code > 0]
+
     def kill(self) -> None:
         for process in self.processes:
             process.send_signal(signal.SIGKILL)

@@ -125,6 +125,7 @@ class Bench:
         trace = Trace()
         with self.run((Container(100, (load,)),), shim=False) as running:
             record(trace, self.node, REACHABLE_S, 0.1)
+        assert not running.shares[0].broken
         return trace.share(running.shares[0].pids, 0.5, trace.seconds)
 
     # --- the kinds of cases ------------------------------------------------------------------
@@ -171,6 +172,7 @@ class Bench:
                 if container.killed_after_s is None and abs(share - aim) > case.within
             ]
         faults += self._split_faults(trace, running, settle, end)
+        faults += [f"a program failed: {code}" for each in running.shares for code in each.broken]
         smooth = max(trace.window_sd(pids, settle, end) for pids in groups)
         longest = _longest_ms(running)
         if case.window_sd_most and smooth >= case.window_sd_most:

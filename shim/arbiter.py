@@ -8,7 +8,6 @@ NVML.
 import contextlib
 import mmap
 import os
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -157,7 +156,7 @@ class Arbiter:
         self._order: list[Seat] = []
         self._records = ffi.new("struct arbiter_seat[]", 1)
         self._charges = ffi.new("struct arbiter_charge[]", lib.USAGE_SLOTS_MAX)
-        self._shared: frozenset[str] = frozenset()
+        self._gpus: frozenset[str] = frozenset()
 
     def seat(self, name: str, limits: Path, usage: Path, gpus: Iterable[str]) -> None:
         """Takes a container in: its compute files, and the uuids of its devices in their order."""
@@ -176,9 +175,9 @@ class Arbiter:
         return {name for name, _ in self._seats}
 
     @property
-    def shared_gpus(self) -> frozenset[str]:
-        """GPUs that more than one container shares: only there can spans deceive."""
-        return self._shared
+    def gpus(self) -> frozenset[str]:
+        """All GPUs on which somebody is seated."""
+        return self._gpus
 
     def tick(self, now_ns: int) -> Pace:
         """Reads, decides, writes; answers what goes on."""
@@ -254,8 +253,7 @@ class Arbiter:
             record.counters_at, record.owners_at = seat.counters_at, seat.owners_at
             record.busy_at, record.slot_count = seat.busy_at, seat.slot_count
         self._records, self._order = records, order
-        counts = Counter(seat.gpu for seat in order)
-        self._shared = frozenset(gpu for gpu, count in counts.items() if count > 1)
+        self._gpus = frozenset(numbers)
 
 
 def _open(name: str, gpu: str, device: int, limits: Path, usage: Path) -> Seat:

@@ -17,8 +17,14 @@ enum {
     RENEWALS = 2,          /* in the lifetime of a grant: one may come late */
     SMALL_CHANGE = 50,     /* of a grant, in hundredths of a percent */
     SEATS_PER_GPU = 256,
-    LENDING_TICK_NS = 20000000,
-    TICK_NS = 50000000,
+    SETTLED_NS = 40000000, /* who is active is read again after so long; who is not, every time */
+};
+
+/* Between two ticks, by pace. */
+static const uint64_t PAUSES_NS[] = {
+    [ARBITER_IDLE] = 100000000,
+    [ARBITER_BUSY] = 50000000,
+    [ARBITER_LENDING] = 25000000,
 };
 
 /* --- reading ------------------------------------------------------------------------------- */
@@ -156,7 +162,8 @@ static uint32_t tick_gpu(struct arbiter_seat *seats, uint32_t count, uint64_t no
     uint32_t claim_count = 0;
     uint32_t active = 0;
     for (uint32_t i = 0; i < count && claim_count < SEATS_PER_GPU; i++) {
-        read_seat(&seats[i], now_ns);
+        if (!is_active(&seats[i], now_ns) || seats[i].read_ns + SETTLED_NS <= now_ns)
+            read_seat(&seats[i], now_ns);
         active += is_active(&seats[i], now_ns) != 0;
         if (claim_of(&seats[i], now_ns, &claims[claim_count]))
             claimants[claim_count++] = &seats[i];
@@ -206,7 +213,7 @@ uint32_t arbiter_run(struct arbiter_seat *seats, uint32_t count, uint64_t durati
     uint32_t pace;
     do {
         pace = arbiter_tick(seats, count, now_ns, lifetime_ns);
-        uint64_t pause_ns = pace == ARBITER_LENDING ? LENDING_TICK_NS : TICK_NS;
+        uint64_t pause_ns = PAUSES_NS[pace];
         now_ns = monotonic_ns();
         uint64_t left_ns = end_ns > now_ns ? end_ns - now_ns : 0;
         const struct timespec pause = {
