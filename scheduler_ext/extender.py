@@ -62,7 +62,9 @@ class Extender:
         )
         self._leads = lambda: self.leader.leads
         binder = Binder(client.with_timeout(BIND_S), self.verbs, self._leads, self.metrics.timed)
-        self._tender = Tender(client, self.verbs, binder, self._leads)
+        self._tender = Tender(
+            client, self.verbs, binder, self._leads, on_woken=self.metrics.woken.inc
+        )
         self._nodes = Reflector(
             client, NODES, Node, self.state.replace_nodes, self.state.change_node
         )

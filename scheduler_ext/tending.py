@@ -39,10 +39,11 @@ class Tender:
         *,
         period_s: float = 0.5,
         again_s: float = 5.0,
+        on_woken: Callable[[], None] = lambda: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         """`again_s`: no pod is woken more often than this."""
-        self.woken = 0
+        self._on_woken = on_woken
         self._client = client
         self._verbs = verbs
         self._binder = binder
@@ -107,7 +108,7 @@ class Tender:
         metadata = {"uid": pod.uid, "annotations": {RETRY: f"{time.time():.3f}"}}
         try:
             self._client.patch(pod_path(pod.namespace, pod.name), {"metadata": metadata})
-            self.woken += 1
+            self._on_woken()
         except ApiError as error:
             if error.not_found or error.conflict:
                 with self._verbs.state.lock:

@@ -29,7 +29,7 @@ __all__ = ["BEST_SCORE", "Filtered", "Verbs"]
 
 BEST_SCORE = 10
 """kube-scheduler's largest; only our first choice gets it, because it draws lots between equals."""
-# Pods whose body came with a filter call and whose bind, which has none, may follow.
+# Pods whose body came with a filter call: bind, which has none, may follow, and so may the watch.
 _RECENT_PODS = 20_000
 
 
@@ -103,11 +103,12 @@ class Verbs:
             if self.companions.holds(record):
                 held = self.holdings.assumed(record.uid)
                 return [BEST_SCORE if held and name == held.node else 0 for name in names]
-            cost = self._costs(record, self._rows(names))
+            rows = self._rows(names)
+            cost = self._costs(record, rows)
             fits = np.isfinite(cost)
             if not fits.any():
                 return [0] * len(names)
-            best = int(cost.argmin())
+            best = _best(cost, rows)
             self._assume(record, names[best])
         scores: list[int] = _scaled(cost, fits).tolist()
         scores[best] = BEST_SCORE
@@ -225,7 +226,7 @@ class Verbs:
                 for uid in places:
                     self.holdings.let_go(uid)
                 return None
-            node = self.state.cluster.names[int(offered[cost.argmin()])]
+            node = self.state.cluster.names[int(offered[_best(cost, offered)])]
             assert node is not None
             self._assume(pod, node, math.inf)
             places[pod.uid] = node
@@ -244,7 +245,6 @@ class Verbs:
         self.companions.settle(record, bound=bound)
         if bound:
             self.waiting.remove(record.uid)
-            self._recent.pop(record.uid, None)
 
     def _assume(self, record: PodRecord, node: str, for_s: float | None = None) -> None:
         expires_s = self._clock() + (self._assume_s if for_s is None else for_s)
@@ -302,6 +302,12 @@ class Verbs:
         for place in places[rows[places] < 0]:
             failed[names[place]] = Reason(Cause.AGENT, self.state.refusal(names[place]))
         return failed
+
+
+def _best(cost: NDArray[np.float64], rows: NDArray[np.int64]) -> int:
+    """The place of the cheapest; of equals the first row, in whatever order nodes are offered."""
+    equals = np.flatnonzero(cost == cost.min())
+    return int(equals[rows[equals].argmin()])
 
 
 def _scaled(cost: NDArray[np.float64], fits: NDArray[np.bool_]) -> NDArray[np.int64]:

@@ -61,6 +61,8 @@ def test_a_pod_that_waits_is_woken_when_its_gpu_is_freed(server, start, connect)
     server.wait_for(lambda: _retried(server, "waits"))
     # There is room for one of them only.
     assert not _retried(server, "other")
+    woken = "aliquot_extender_pods_woken_total 1.0"
+    server.wait_for(lambda: woken in scheduler.call("GET", "/metrics")[1])
     assert scheduler.schedule(waits, ["n1"]) == "n1"
 
 
