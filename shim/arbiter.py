@@ -41,7 +41,7 @@ EXCESS_MOST = 0.15
 """What was charged wrongly is made up for over some seconds, by no more than this part at once."""
 
 RATIO_LEAST_S = 0.6
-"""Two answers of NVML at least: the first one covers time in which a process had not begun."""
+"""Two answers of NVML at least."""
 
 RATIO_ROUNDING = 0.006
 """NVML says whole percents: what differs by less may be right as it is charged."""
@@ -91,10 +91,15 @@ class Ratio:
     recent_charged_ns: float = 0.0
     recent_used_ns: float = 0.0
     recent_s: float = 0.0
+    is_new: bool = True
+    """The first answer of NVML may cover time in which the process had not begun."""
     excess_ns: float = 0.0
     """Used beyond what was charged and divided, of late."""
 
     def note(self, charged_ns: int, used_ns: float, span_s: float) -> None:
+        if self.is_new:
+            self.is_new, self.charged_ns = False, charged_ns
+            return
         kept = max(0.0, 1.0 - span_s / RATIO_MEMORY_S)
         charge_ns = max(0, charged_ns - self.charged_ns)
         self.recent_charged_ns = self.recent_charged_ns * kept + charge_ns
