@@ -24,6 +24,7 @@ from typing import Any
 import msgspec
 
 from bench.extender_cluster import bound_pods, kinds, nodes, pages, pending_pod
+from bench.extender_cpu import measure_cpu
 from bench.extender_server import StoredServer
 
 __all__ = ["main", "measure"]
@@ -74,6 +75,7 @@ def measure(node_count: int, pod_count: int, calls: int, seed: int) -> dict[str,
         # Of all its threads, watch and API requests included: what a busy machine cannot distort.
         "cpu_ms_per_pod": round(1e3 * cpu_s / (calls + len(kinds())), 2),
         "bind_decision_below_2_ms": _below(metrics, "bind decision", "0.002"),
+        **measure_cpu(node_count, pod_count, calls, seed),
     }
 
 
