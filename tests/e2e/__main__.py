@@ -13,11 +13,11 @@ def main() -> int:
         words = sys.argv[1:]
         if not any(word.startswith("tests/") for word in words):
             words.append("tests/e2e")
+        # A cluster is slow to answer, and one machine can hold only one.
+        pytest = start_inside(
+            [sys.executable, "-m", "pytest", "--no-header", "-p", "no:xdist", *words]
+        )
         try:
-            # A cluster is slow to answer, and one machine can hold only one.
-            pytest = start_inside(
-                [sys.executable, "-m", "pytest", "--no-header", "-p", "no:xdist", *words]
-            )
             return pytest.wait()
         finally:
             pytest.kill()

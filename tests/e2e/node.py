@@ -10,7 +10,7 @@ from tests.e2e.certificates import Authority
 from tests.e2e.controlplane import ADDRESS, CLUSTER_DOMAIN, SERVER
 from tests.e2e.daemons import Daemon
 from tests.e2e.machine import Machine
-from tests.e2e.sandbox import CGROUP, make_group
+from tests.e2e.sandbox import CGROUP, make_group, remove_group
 
 __all__ = ["PAUSE_IMAGE", "PODS", "Node"]
 
@@ -70,6 +70,8 @@ class Node:
         self.machine.power_off()
         for daemon in self._daemons:
             daemon.await_end()
+        # As a boot would: a kubelet looks for the containers of every group it finds.
+        remove_group(self.cgroup)
 
     def _ctr(self, *words: str | Path, check: bool = True) -> str:
         return self.machine.run(self._programs["ctr"], f"--address={SOCKET}", *words, check=check)

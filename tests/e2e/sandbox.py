@@ -6,16 +6,26 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tests.e2e.places import CHECKOUT, cache, running
 
-__all__ = ["CGROUP", "check_tools", "clean_up", "make_group", "only_cluster", "start_inside"]
+__all__ = [
+    "CGROUP",
+    "check_tools",
+    "clean_up",
+    "make_group",
+    "only_cluster",
+    "remove_group",
+    "start_inside",
+]
 
 CGROUP = "aliquot-e2e"
 CGROUPS = Path("/sys/fs/cgroup")
+GROUP_PATIENCE_S = 20.0
 
 TOOLS = {
     "buildah": "buildah",
@@ -83,8 +93,7 @@ def make_group(name: str) -> None:
 
 def clean_up(keep_logs: Path | None = None) -> None:
     """What outlives the namespaces: control groups and files."""
-    for controller in _hierarchies():
-        _remove_groups(controller / CGROUP)
+    remove_group(CGROUP)
     if keep_logs is not None and (running() / "logs").exists():
         shutil.rmtree(keep_logs, ignore_errors=True)
         shutil.copytree(running() / "logs", keep_logs)
@@ -98,9 +107,21 @@ def _hierarchies() -> list[Path]:
     return [path for path in CGROUPS.iterdir() if path.is_dir() and (path / "tasks").exists()]
 
 
-def _remove_groups(top: Path) -> None:
-    for folder, _, _ in os.walk(top, topdown=False):
-        try:
-            Path(folder).rmdir()
-        except OSError as error:
-            print(f"e2e: the control group {folder} stays: {error}", file=sys.stderr)
+def remove_group(name: str) -> None:
+    """With all groups below it; those who were in them have been killed, and may still be dying."""
+    folders = [
+        Path(folder)
+        for controller in _hierarchies()
+        for folder, _, _ in os.walk(controller / name, topdown=False)
+    ]
+    deadline = time.monotonic() + GROUP_PATIENCE_S
+    for folder in folders:
+        while True:
+            try:
+                folder.rmdir()
+                break
+            except OSError as error:
+                if time.monotonic() > deadline:
+                    print(f"e2e: the control group {folder} stays: {error}", file=sys.stderr)
+                    break
+                time.sleep(0.05)
