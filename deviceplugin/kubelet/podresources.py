@@ -15,8 +15,9 @@ from deviceplugin.sources import ContainerKey, Held
 
 __all__ = ["PodResources", "PodResourcesError"]
 
-IN_CALL_TIMEOUT_S = 1.0
-"""Inside an RPC of the kubelet: every pod start of the node waits meanwhile."""
+IN_CALL_TIMEOUT_S = 0.5
+"""Inside an RPC of the kubelet: every pod start of the node waits meanwhile, and without the list a
+container's halves find each other only for a second."""
 BACKGROUND_TIMEOUT_S = 10.0
 REFUSED_PAUSE_S = 0.015
 """The kubelet answers a hundred lists a second and refuses more."""

@@ -120,6 +120,14 @@ class DeviceManager:
                 if (uid, name) == (pod.uid, container)
             }
 
+    def ids_by_container(self) -> dict[tuple[str, str], dict[str, frozenset[str]]]:
+        """By pod uid and container, then by resource."""
+        found: dict[tuple[str, str], dict[str, frozenset[str]]] = {}
+        with self.mutex:
+            for (uid, name, resource), entry in self.entries.items():
+                found.setdefault((uid, name), {})[resource] = entry.ids
+        return found
+
     def _allocate_resources(
         self, pod: Pod, container: Container, reusable: dict[str, set[str]]
     ) -> None:

@@ -60,8 +60,9 @@ class PodResourcesService:
         self.before_answer()
         self._manager.update_allocated()
         self.lists += 1
+        held = self._manager.ids_by_container()
         return api.ListPodResourcesResponse(
-            pod_resources=[self._pod(pod) for pod in self._listed_pods()]
+            pod_resources=[_pod(pod, held) for pod in self._listed_pods()]
         )
 
     def _allocatable(
@@ -77,24 +78,6 @@ class PodResourcesService:
                 ]
             )
 
-    def _pod(self, pod: Pod) -> api.PodResources:
-        return api.PodResources(
-            name=pod.name,
-            namespace=pod.namespace,
-            containers=[
-                api.ContainerResources(
-                    name=container.name,
-                    devices=[
-                        api.ContainerDevices(resource_name=resource, device_ids=[each])
-                        for resource, ids in self._manager.ids_of(pod, container.name).items()
-                        for each in ids
-                    ],
-                )
-                for container in pod.containers
-                if container.role is not Role.INIT
-            ],
-        )
-
     def _admit(self, context: grpc.ServicerContext) -> None:
         time.sleep(self.delay_s)
         if self.error:
@@ -106,3 +89,15 @@ class PodResourcesService:
             if self._tokens < 1:
                 context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate limit")
             self._tokens -= 1
+
+
+def _pod(pod: Pod, held: dict[tuple[str, str], dict[str, frozenset[str]]]) -> api.PodResources:
+    made = api.PodResources(name=pod.name, namespace=pod.namespace)
+    for container in pod.containers:
+        if container.role is Role.INIT:
+            continue
+        listed = made.containers.add(name=container.name)
+        for resource, ids in held.get((pod.uid, container.name), {}).items():
+            for each in ids:
+                listed.devices.add(resource_name=resource, device_ids=[each])
+    return made
