@@ -23,6 +23,7 @@ RETRY = f"{DOMAIN}/retry"
 the cluster, and what happens may reach it before us. A change of the pod's own metadata makes every
 version try it again at once, and no other pod with it."""
 
+_UNKNOWN_S = 60.0
 _MOST_WOKEN = 20
 """In one go. Those that are woken take their room first; whoever still fits is woken next."""
 
@@ -83,9 +84,13 @@ class Tender:
         """Nothing is searched as long as nothing was freed or added, and nobody new waits."""
         state, waiting, companions = self._verbs.state, self._verbs.waiting, self._verbs.companions
         with state.lock:
-            for uid in waiting.uids():
-                if uid not in state.pods or state.is_bound(uid):
-                    waiting.remove(uid)
+            for each in waiting.in_order():
+                # kube-scheduler may have heard of a pod before us; but not for long.
+                unknown = each.pod.uid not in state.pods
+                if state.is_bound(each.pod.uid) or (
+                    unknown and self._clock() - each.since_s > _UNKNOWN_S
+                ):
+                    waiting.remove(each.pod.uid)
             expected = [state.pods[uid] for uid in companions.to_wake if uid in state.pods]
             companions.to_wake.clear()
             now = (state.ledger.releases, state.additions, waiting.rejections)

@@ -37,9 +37,6 @@ class WaitingPods:
     def remove(self, uid: str) -> None:
         self._pods.pop(uid, None)
 
-    def uids(self) -> list[str]:
-        return list(self._pods)
-
     def since_s(self, uid: str) -> float | None:
         known = self._pods.get(uid)
         return known.since_s if known else None

@@ -168,3 +168,19 @@ def test_a_member_beyond_its_groups_size_starts_alone():
     chosen = made.schedule("m2")
     assert chosen
     assert made.bind("m2", chosen)
+
+
+def test_a_pod_that_kube_scheduler_knew_before_us_is_woken_all_the_same():
+    made = world(gpu_node("n1", gpus=1))
+    tender = made.replicas[0].tender
+    add(made, "p", 100, 60)
+    assert made.schedule("p") == "n1"
+    assert made.bind("p", "n1")
+    made.deliver(0)
+    made.add_pod(gpu_pod("early", 100, 60))
+    assert made.schedule("early") is None
+    tender.tend()
+    made.delete_pod("p")
+    made.deliver(0)
+    tender.tend()
+    assert made.woken == {"early"}
