@@ -2,7 +2,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_node import Node
+
+from tests.unit.agent.agent_node import Node
 
 
 @pytest.fixture

@@ -2,10 +2,10 @@ import json
 from pathlib import Path
 
 import pytest
-from agent_node import MEMORY, uuid
 
 from deviceplugin import checkpoint
 from deviceplugin.sources import Holder
+from tests.unit.agent.agent_node import MEMORY, uuid
 
 
 def _entry(device_ids: object) -> dict[str, object]:

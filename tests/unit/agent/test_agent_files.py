@@ -5,7 +5,6 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from agent_node import COMPUTE, MEMORY, UNIT, Node, Pod, gpu, refused, uuid
 
 from deviceplugin import gpuaccess, usagestore
 from deviceplugin.containerfiles import ContainerFiles, UsageStore
@@ -23,6 +22,7 @@ from deviceplugin.sharing import Sharing
 from deviceplugin.usagestore import Mounter
 from shim import limits, usage
 from shim.limits import Kind
+from tests.unit.agent.agent_node import COMPUTE, MEMORY, UNIT, Node, Pod, gpu, refused, uuid
 
 
 def _grant(node: Node, pod: Pod, resource: str) -> Grant:

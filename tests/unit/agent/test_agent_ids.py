@@ -1,5 +1,4 @@
 import pytest
-from agent_node import COMPUTE, MEMORY, gpu, uuid
 
 from deviceplugin import ids
 from deviceplugin.hardware import Hardware
@@ -7,6 +6,7 @@ from deviceplugin.kubelet.proto import device_plugin_pb2 as api
 from deviceplugin.ledger import Ledger
 from deviceplugin.sharing import MIB, Sharing
 from deviceplugin.supply import Supply
+from tests.unit.agent.agent_node import COMPUTE, MEMORY, gpu, uuid
 
 GIB = 1 << 30
 

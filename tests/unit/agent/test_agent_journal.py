@@ -4,11 +4,11 @@ import os
 from pathlib import Path
 
 import pytest
-from agent_node import MEMORY, UNIT, Node, refused, uuid
 
 from deviceplugin import journal as module
 from deviceplugin.journal import Journal, JournalError
 from deviceplugin.ledger import Allocation, Owner
+from tests.unit.agent.agent_node import MEMORY, UNIT, Node, refused, uuid
 
 
 def _allocation(number: int) -> Allocation:

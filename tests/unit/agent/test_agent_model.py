@@ -8,7 +8,6 @@ from pathlib import Path
 from random import Random
 
 import pytest
-from agent_node import COMPUTE, MEMORY, UNIT, Node, Pod, gpu, uuid
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -20,6 +19,7 @@ from deviceplugin.hardware import Hardware
 from deviceplugin.ledger import allocation_name
 from shim import limits
 from shim.limits import WHOLE, Kind
+from tests.unit.agent.agent_node import COMPUTE, MEMORY, UNIT, Node, Pod, gpu, uuid
 
 UNITS = 8
 GPUS = 3

@@ -1,8 +1,8 @@
 import pytest
-from agent_node import COMPUTE, MEMORY, UNIT, Node, Pod, gpu, refused
 
 from shim import limits
 from shim.limits import Kind
+from tests.unit.agent.agent_node import COMPUTE, MEMORY, UNIT, Node, Pod, gpu, refused
 
 
 def _caps(node: Node, pod: Pod) -> tuple[list[int], list[int]]:

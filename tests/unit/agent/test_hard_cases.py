@@ -4,7 +4,6 @@ import shutil
 from dataclasses import replace
 
 import pytest
-from agent_node import COMPUTE, MEMORY, Node, Pod, gpu, refused, uuid
 
 from aliquot.protocol.assignment import Slice
 from aliquot.protocol.request import ContainerRequest, Role, Selection
@@ -14,6 +13,7 @@ from deviceplugin.sharing import MIB, Sharing
 from deviceplugin.sources import ContainerKey, Held
 from shim import limits
 from shim.limits import WHOLE, Kind, Policy
+from tests.unit.agent.agent_node import COMPUTE, MEMORY, Node, Pod, gpu, refused, uuid
 
 
 def caps(node: Node, pod: Pod, container: str = "main") -> tuple[list[int | None], list[int]]:
@@ -537,3 +537,21 @@ def test_ids_that_an_init_container_passed_on_as_they_were_are_the_app_container
         (held,) = node.allocator.allocations()
         assert held.key == ContainerKey("default", "p", "main")
     assert node.allocator.resize(pod.uid, "main", 6, 30).changed
+
+
+def test_whom_we_only_guessed_without_a_list_is_not_taken_for_gone_later(node: Node) -> None:
+    # A half that nobody completes looks like the next container's partner.
+    init = ContainerRequest("init", 1, 30, Role.INIT)
+    stray = Pod("stray", (init, ContainerRequest("main", 1, 5)), "uid-stray")
+    node.kubelet.add(stray)
+    node.kubelet.list_fails = True
+    blind = node.pod("blind", memory=10, compute=20, known=False)
+    node.kubelet.add(blind)
+    node.kubelet.list_fails = False
+    node.kubelet.end(stray)
+    node.clock.now_s += 2
+    # Were it gone, its ids would count as free where the kubelet has them in use.
+    pod = node.run("next", memory=12, compute=20)
+    assert node.gpus_of(pod) != node.gpus_of(blind)
+    node.kubelet.start(blind)
+    assert {each.key.pod for each in node.allocator.allocations() if each.key} == {"blind", "next"}

@@ -1,10 +1,10 @@
 """What each policy promises, on clusters small enough to see it."""
 
 import numpy as np
-from placement_cases import uniform_links
 
 from scheduler_ext.placement import Cluster, Gpu, Link, Node, Placer, Request, policy_named
 from scheduler_ext.placement.holes import learned_hole_values, unlearned_hole_values
+from tests.unit.placement.placement_cases import uniform_links
 
 
 def cluster_of(*models: str, gpus: int = 1, cpu_milli: int = 64_000) -> Cluster:

@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placement_cases import carries, connection, has_room, node_lists, requests
 
 from scheduler_ext.placement import (
     Cluster,
@@ -17,6 +16,7 @@ from scheduler_ext.placement import (
     fitting,
     policy_named,
 )
+from tests.unit.placement.placement_cases import carries, connection, has_room, node_lists, requests
 
 POLICIES = ("pack", "spread", "fragmentation")
 

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from placement_cases import node_lists, requests
 
 from scheduler_ext.placement import (
     Cluster,
@@ -23,6 +22,7 @@ from scheduler_ext.placement.worth import (
     lost_by_all,
     lost_by_each,
 )
+from tests.unit.placement.placement_cases import node_lists, requests
 
 
 def plain_loss(cluster: Cluster, lesson: Lesson, blocks: dict[int, float], row: int) -> float:

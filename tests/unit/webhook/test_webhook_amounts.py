@@ -1,10 +1,10 @@
 """Quantities become units, and the missing half of a share is added, or asked for."""
 
 import pytest
-from admission_cases import A100, ONE_KIND, TWO_KINDS, container, pod, review
 
 from aliquot.protocol import names
 from scheduler_ext.webhook import GpuCatalog, WebhookSettings
+from tests.unit.webhook.admission_cases import A100, ONE_KIND, TWO_KINDS, container, pod, review
 
 
 @pytest.mark.parametrize(

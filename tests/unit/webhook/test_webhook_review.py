@@ -3,13 +3,13 @@
 import json
 
 import pytest
-from admission_cases import ONE_KIND, TWO_KINDS, container, patched, pod, review
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from aliquot.protocol import names
 from scheduler_ext.webhook import MalformedReviewError, Webhook, WebhookSettings
 from scheduler_ext.webhook.patch import json_patch
+from tests.unit.webhook.admission_cases import ONE_KIND, TWO_KINDS, container, patched, pod, review
 
 WEBHOOK = Webhook(WebhookSettings(), lambda: ONE_KIND)
 

@@ -1,11 +1,11 @@
 """What a pod may not do, with a text that says how to do it right."""
 
 import pytest
-from admission_cases import AGENT, EXTENDER, ONE_KIND, container, pod, review
 
 from aliquot.protocol import names
 from scheduler_ext.webhook import InitContainerRule, WebhookSettings
 from scheduler_ext.webhook.mounts import covered_path
+from tests.unit.webhook.admission_cases import AGENT, EXTENDER, ONE_KIND, container, pod, review
 
 
 def sharing(**more):

@@ -3,10 +3,10 @@
 import copy
 
 import pytest
-from admission_cases import TWO_KINDS, container, pod, review
 
 from aliquot.protocol import names
 from scheduler_ext.webhook import GpuCatalog, WebhookSettings
+from tests.unit.webhook.admission_cases import TWO_KINDS, container, pod, review
 
 MEMORY, COMPUTE = names.MEMORY_RESOURCE, names.COMPUTE_RESOURCE
 
