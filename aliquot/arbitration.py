@@ -103,7 +103,7 @@ class Arbitration(threading.Thread):
                 left_s = min(left_s, max(utilization.due_in_s(), SOON_S))
             pace = arbiter.run(left_s)
             if pace is not Pace.IDLE:
-                for news in utilization.news(arbiter.gpus):
+                for news in utilization.news(arbiter.shared_gpus):
                     arbiter.measured(*news)
 
 

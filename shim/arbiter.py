@@ -8,6 +8,7 @@ NVML.
 import contextlib
 import mmap
 import os
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
@@ -161,7 +162,7 @@ class Arbiter:
         self._order: list[Seat] = []
         self._records = ffi.new("struct arbiter_seat[]", 1)
         self._charges = ffi.new("struct arbiter_charge[]", lib.USAGE_SLOTS_MAX)
-        self._gpus: frozenset[str] = frozenset()
+        self._shared: frozenset[str] = frozenset()
 
     def seat(self, name: str, limits: Path, usage: Path, gpus: Iterable[str]) -> None:
         """Takes a container in: its compute files, and the uuids of its devices in their order."""
@@ -180,9 +181,9 @@ class Arbiter:
         return {name for name, _ in self._seats}
 
     @property
-    def gpus(self) -> frozenset[str]:
-        """All GPUs on which somebody is seated."""
-        return self._gpus
+    def shared_gpus(self) -> frozenset[str]:
+        """GPUs that several containers share: alone, charges are better than NVML's percents."""
+        return self._shared
 
     def tick(self, now_ns: int) -> Pace:
         """Reads, decides, writes; answers what goes on."""
@@ -258,7 +259,8 @@ class Arbiter:
             record.counters_at, record.owners_at = seat.counters_at, seat.owners_at
             record.busy_at, record.slot_count = seat.busy_at, seat.slot_count
         self._records, self._order = records, order
-        self._gpus = frozenset(numbers)
+        counts = Counter(seat.gpu for seat in order)
+        self._shared = frozenset(gpu for gpu, count in counts.items() if count > 1)
 
 
 def _open(name: str, gpu: str, device: int, limits: Path, usage: Path) -> Seat:
