@@ -49,12 +49,14 @@ def admit(
     if present is not None and present not in ended:
         return Admission(present, tuple(ended), is_repeated=True)
     admitted = answered.admitted if answered is not None else None
+    if admitted is not None and admitted.is_guess:
+        admitted = None
     allocation = Allocation(
         resource,
         wanted,
         gpus,
         supply.sharing.unit_bytes,
-        owner=_owner(wanted, ledger, admitted),
+        owner=_owner(wanted, ledger, answered, admitted),
     )
     if admitted is not None:
         allocation = _described(allocation, admitted)
@@ -122,11 +124,14 @@ def _passes_on(holder: Allocation) -> bool:
     return init if init is not None else holder.starts == 0
 
 
-def _owner(wanted: frozenset[str], ledger: Ledger, admitted: Admitted | None) -> Owner | None:
+def _owner(
+    wanted: frozenset[str], ledger: Ledger, answered: Answered | None, admitted: Admitted | None
+) -> Owner | None:
     """Of re-used ids at least the pod is known: the one of who had them first."""
     if admitted is not None:
-        return admitted.owner if admitted.owner.pod else None
-    for holder in ledger.holders(min(wanted)):
+        return admitted.owner
+    re_used = wanted if answered is None else answered.must_include
+    for holder in ledger.holders(min(re_used)) if re_used else ():
         if holder.owner is not None:
             return Owner(holder.owner.namespace, holder.owner.pod, uid=holder.owner.uid)
     return None

@@ -162,9 +162,12 @@ class Allocator:
             decided = admit(resource, wanted, self._supply, self._books.ledger, answered)
             allocation, partner = decided.allocation, None
             admitted = answered.admitted if answered is not None else None
+            half = admitted.partner if admitted is not None else None
+            if admitted is not None and admitted.is_guess:
+                admitted = None
             if not decided.is_repeated:
                 allocation = msgspec.structs.replace(allocation, shim=self._books.library)
-            if admitted is not None and admitted.owner.pod:
+            if admitted is not None:
                 allocation = msgspec.structs.replace(allocation, owner=admitted.owner)
                 partner = self._named_partner(admitted)
             self._books.open_entry(
@@ -173,7 +176,6 @@ class Allocator:
                 decided.ended,
                 is_new=not decided.is_repeated,
             )
-            half = admitted.partner if admitted is not None else None
             self._books.presence.opened(allocation.name, half.name if half is not None else None)
             return self._grant(allocation, admitted)
 

@@ -29,6 +29,8 @@ class Admitted:
     pod: PodView | None = None
     request: ContainerRequest | None = None
     partner: Allocation | None = None
+    is_guess: bool = False
+    """Good enough to choose a GPU by, and not to be written down."""
 
     @property
     def plan(self) -> tuple[Slice, ...]:
@@ -87,13 +89,13 @@ def by_partner(resource: str, half_open: Iterable[Allocation]) -> Admitted | Non
     wanted = [each for each in half_open if each.resource == ids.other(resource)]
     if not wanted:
         return None
-    return Admitted(wanted[-1].owner or Owner("", ""), partner=wanted[-1])
+    return Admitted(wanted[-1].owner or Owner("", ""), partner=wanted[-1], is_guess=True)
 
 
 def by_plan(resource: str, size: int, pods: Iterable[PodView], ledger: Ledger) -> Admitted | None:
     """Without a list: the oldest waiting container that was planned with this size."""
     wanted = [
-        Admitted(owner, pod, request)
+        Admitted(owner, pod, request, is_guess=True)
         for pod in pods
         if pod.plan is not None and pod.request is not None
         for request in pod.request.containers

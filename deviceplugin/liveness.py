@@ -24,8 +24,8 @@ class Life(Enum):
 class Living:
     """One answer of the kubelet, indexed. Plain init containers do not appear in it."""
 
-    holders: dict[str, ContainerKey] = field(default_factory=dict)
-    """By device id, of all resources; our ids differ by their prefix."""
+    holders: dict[str, tuple[ContainerKey, frozenset[str]]] = field(default_factory=dict)
+    """By device id: who has it, with what else. Of all resources; our ids differ by prefix."""
     containers: set[ContainerKey] = field(default_factory=set)
     pods: set[tuple[str, str]] = field(default_factory=set)
 
@@ -36,16 +36,20 @@ class Living:
             living.containers.add(held.key)
             living.pods.add((held.key.namespace, held.key.pod))
             for some in held.ids.values():
-                living.holders.update(dict.fromkeys(some, held.key))
+                living.holders.update(dict.fromkeys(some, (held.key, some)))
         return living
 
     def lists(self, allocation: Allocation) -> bool:
-        """Whether a container of the right pod has one of its ids."""
+        """Whether a container has exactly its ids, or one of the right pod some of them."""
         owner = allocation.owner
         for each in allocation.ids:
-            key = self.holders.get(each)
-            if key is not None:
-                return owner is None or (key.namespace, key.pod) == (owner.namespace, owner.pod)
+            if each not in self.holders:
+                continue
+            key, some = self.holders[each]
+            if owner is None or some == allocation.ids:
+                return True
+            if (key.namespace, key.pod) == (owner.namespace, owner.pod):
+                return True
         return False
 
     def life(

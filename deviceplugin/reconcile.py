@@ -61,8 +61,10 @@ def _pods_by_uid(holders: Iterable[Holder], living: Living) -> dict[str, tuple[s
     pods = {}
     for holder in holders:
         for each in holder.ids:
-            key = living.holders.get(each)
-            if key is not None and key.container == holder.container:
+            if each not in living.holders:
+                continue
+            key, _ = living.holders[each]
+            if key.container == holder.container:
                 pods[holder.pod_uid] = (key.namespace, key.pod)
                 break
     return pods
