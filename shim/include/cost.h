@@ -21,6 +21,7 @@ enum {
     COST_ENTRIES_SHIFT = 52,
     COST_ENTRIES = 1 << (64 - COST_ENTRIES_SHIFT),
     COST_SPANS = 16,               /* measured spans remembered per entry */
+    COST_WAITS = 64,               /* so many spans that contain waiting have a lowest one */
     COST_UNKNOWN_NS = 50000,       /* charged for what was never measured */
     COST_MEASURE_NS = 1000000,     /* at least one launch in so much GPU time is measured */
     COST_INTERVAL_MAX = 64,        /* ... and one launch in so many */

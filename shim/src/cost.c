@@ -181,7 +181,7 @@ static int64_t lowest_waited(struct cost *cost, int64_t span_ns)
 {
     uint32_t before = cost_get(cost->waited);
     cost_set(cost->waited, before + 1);
-    if (before % COST_SPANS == 0) {
+    if (before % COST_WAITS == 0) {
         cost->lowest[1] = before > 0 ? cost->lowest[0] : (uint32_t)span_ns;
         cost->lowest[0] = (uint32_t)span_ns;
     }
@@ -201,7 +201,7 @@ int64_t cost_learn(struct cost *cost, const struct cost_window *window, int64_t 
     int64_t believed_ns = cost_get(cost->estimate_ns);
     if (quality == SPAN_WAITED && cost_known(cost)) {
         int64_t lowest = lowest_waited(cost, span_ns);
-        if (lowest < believed_ns || cost_get(cost->waited) > 2 * COST_SPANS) {
+        if (lowest < believed_ns || cost_get(cost->waited) > 2 * COST_WAITS) {
             correction_ns = learn_contended(cost, window, lowest);
             believed_ns = lowest;
         } else {
