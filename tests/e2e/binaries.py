@@ -17,6 +17,7 @@ from tests.e2e.places import cache
 __all__ = ["KUBERNETES_VERSION", "MODULES", "Module", "binaries", "build_all"]
 
 KUBERNETES_VERSION = "1.36.3"
+GO_VERSION = "1.26.0"
 
 PROGRESS_S = 15.0
 
@@ -109,7 +110,9 @@ def _build(module: Module) -> None:
 
 
 def _go_mod(module: Module) -> str:
-    lines = ["module aliquot.dev/e2e", f"require {module.path} {module.version}"]
+    # Without its line, Go would take us for an old module and resolve everything there ever was.
+    language = f"go {GO_VERSION}"
+    lines = ["module aliquot.dev/e2e", language, f"require {module.path} {module.version}"]
     if module.staging:
         lines += [f"replace {name} => {name} {module.staging}" for name in _staged(module)]
     return "\n\n".join(lines) + "\n"
