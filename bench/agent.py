@@ -184,6 +184,7 @@ def measure(folder: Path) -> Figures:
             arbiter_s, before_s, began_s = arbiter_cpu_s(agent), cpu_s(agent.pid), time.monotonic()
             time.sleep(IDLE_S)
             passed_s, idle_s = time.monotonic() - began_s, cpu_s(agent.pid) - before_s
+            memory_mib = resident_mib(agent.pid)
             arbiter_s = arbiter_cpu_s(agent) - arbiter_s
             return Figures(
                 registered_s=registered_s,
@@ -193,7 +194,7 @@ def measure(folder: Path) -> Figures:
                 pre_start=Latency.of(timed.times_s["pre_start"]),
                 cpu_ms_per_container=1000 * used_s / REPLACED,
                 fsync=fsync_latency(folder),
-                resident_mib=resident_mib(agent.pid),
+                resident_mib=memory_mib,
                 idle_percent=100 * (idle_s - arbiter_s) / passed_s,
                 arbiter_percent=100 * arbiter_s / passed_s,
             )

@@ -33,6 +33,8 @@ from deviceplugin.web import Page, Web, text_page
 
 __all__ = ["FIRST_LOOK_S", "Agent", "access_of", "choice_of", "files_of", "sharing_of"]
 
+THRIFT_S = 10.0
+"""How often memory is given back: the kubelet's lists are long, and what they took stays ours."""
 ROUND_S = 60.0
 """How often books are compared with the kubelet's."""
 FIRST_LOOK_S = 60.0
@@ -63,6 +65,7 @@ class Agent:
         except JournalError as error:
             raise OperationError(str(error)) from None
         self._round = Repeating("reconciliation", ROUND_S, self._go_round)
+        self._thrift = Repeating("giving memory back", THRIFT_S, give_back)
         self._cluster = connect_cluster(
             settings, self._sharing, self._allocator, on_gone=self._round.soon
         )
@@ -113,6 +116,7 @@ class Agent:
         self._look_at_others(OTHERS_S)
         self._kubelet.start()
         self._round.start()
+        self._thrift.start()
         self._arbiter.start()
         self._tenants.start()
 
@@ -120,6 +124,7 @@ class Agent:
         """In an order in which nobody is asked for what has ended already; after any failure."""
         self._health.stop_soon()
         self._round.stop()
+        self._thrift.stop()
         self._kubelet.stop()
         for watch in (self._tenants, self._arbiter):
             if watch.is_alive():
@@ -156,8 +161,6 @@ class Agent:
         self._kubelet.reconcile()
         self._look_at_others()
         self._refresh_cluster()
-        # The kubelet's lists are long, and what they took would otherwise stay ours.
-        give_back()
 
     def _look_at_others(self, timeout_s: float = BACKGROUND_TIMEOUT_S) -> None:
         try:
