@@ -6,30 +6,30 @@ import time
 
 import shim
 from aliquot.errors import OperationError, UserError
-from deviceplugin.allocator import Allocator, ContainerAllocation
 from deviceplugin.arbiter import NodeArbiter
+from deviceplugin.booking.allocator import Allocator, ContainerAllocation
+from deviceplugin.booking.errors import StartRefused
+from deviceplugin.booking.journal import Journal, JournalError
+from deviceplugin.booking.sharing import Sharing
 from deviceplugin.clusterside import NoPods, connect_cluster
-from deviceplugin.containerfiles import ContainerFiles, UsageStore
-from deviceplugin.counts import Counts
-from deviceplugin.errors import StartRefused
-from deviceplugin.gpuaccess import GpuAccess, SimulatedAccess, choose_access
-from deviceplugin.hardware import Hardware
-from deviceplugin.health import HealthWatch
-from deviceplugin.inventory import Choice
-from deviceplugin.journal import Journal, JournalError
+from deviceplugin.container.files import ContainerFiles, UsageStore
+from deviceplugin.container.gpuaccess import GpuAccess, SimulatedAccess, choose_access
+from deviceplugin.gpus.hardware import Hardware
+from deviceplugin.gpus.health import HealthWatch
+from deviceplugin.gpus.inventory import Choice
+from deviceplugin.gpus.nvml import Nvml
+from deviceplugin.gpus.picture import Picture
 from deviceplugin.kubelet.link import KubeletLink
 from deviceplugin.kubelet.podresources import BACKGROUND_TIMEOUT_S, PodResourcesError
-from deviceplugin.metrics import CONTENT_TYPE, Metrics
-from deviceplugin.nvml import Nvml
-from deviceplugin.picture import Picture
 from deviceplugin.repeating import Repeating
-from deviceplugin.sample import Sampler
 from deviceplugin.settings import Settings
-from deviceplugin.sharing import Sharing
-from deviceplugin.tenants import Breach, Kind
-from deviceplugin.tenantwatch import TenantWatch
+from deviceplugin.telemetry.counts import Counts
+from deviceplugin.telemetry.metrics import CONTENT_TYPE, Metrics
+from deviceplugin.telemetry.sample import Sampler
+from deviceplugin.telemetry.web import Page, Web, text_page
+from deviceplugin.tenants.judgement import Breach, Kind
+from deviceplugin.tenants.watch import TenantWatch
 from deviceplugin.thrift import give_back
-from deviceplugin.web import Page, Web, text_page
 
 __all__ = ["FIRST_LOOK_S", "Agent", "access_of", "choice_of", "files_of", "sharing_of"]
 

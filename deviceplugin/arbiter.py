@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from aliquot.arbitration import Arbitration, Member
-from deviceplugin.allocator import ContainerAllocation
-from deviceplugin.nvml import Nvml
+from deviceplugin.booking.allocator import ContainerAllocation
+from deviceplugin.gpus.nvml import Nvml
 
 __all__ = ["NodeArbiter"]
 

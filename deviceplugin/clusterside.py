@@ -4,11 +4,11 @@ import logging
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING
 
-from deviceplugin.allocator import Allocator
-from deviceplugin.errors import Refusal
+from deviceplugin.booking.allocator import Allocator
+from deviceplugin.booking.errors import Refusal
+from deviceplugin.booking.sharing import Sharing
+from deviceplugin.booking.sources import PodView
 from deviceplugin.settings import Settings
-from deviceplugin.sharing import Sharing
-from deviceplugin.sources import PodView
 
 if TYPE_CHECKING:
     from deviceplugin.cluster.link import ClusterLink

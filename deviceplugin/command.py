@@ -5,8 +5,8 @@ import logging
 import signal
 import threading
 
+from aliquot import logs
 from aliquot.errors import OperationError
-from deviceplugin import logs
 from deviceplugin.settings import Settings, add_options, load
 
 HELP = "the node agent: shares this node's GPUs between pods (a kubelet device plugin)"

@@ -5,13 +5,13 @@ import threading
 from aliquot.errors import OperationError
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from aliquot.sizes import format_size
-from deviceplugin import ids
 from deviceplugin.agent import FIRST_LOOK_S, choice_of, sharing_of
-from deviceplugin.hardware import Gpu, Hardware
-from deviceplugin.health import HealthWatch
-from deviceplugin.nvml import Nvml
+from deviceplugin.booking import ids
+from deviceplugin.booking.supply import Supply
+from deviceplugin.gpus.hardware import Gpu, Hardware
+from deviceplugin.gpus.health import HealthWatch
+from deviceplugin.gpus.nvml import Nvml
 from deviceplugin.settings import Settings
-from deviceplugin.supply import Supply
 
 __all__ = ["describe"]
 

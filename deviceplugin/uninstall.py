@@ -2,7 +2,7 @@
 
 from aliquot.errors import UserError
 from deviceplugin.agent import files_of
-from deviceplugin.journal import Journal, JournalError
+from deviceplugin.booking.journal import Journal, JournalError
 from deviceplugin.kubelet.server import SOCKET_PREFIX
 from deviceplugin.settings import Settings
 

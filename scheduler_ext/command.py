@@ -6,6 +6,7 @@ import signal
 import sys
 import threading
 
+from aliquot import logs
 from scheduler_ext.settings import add_options, load
 
 HELP = "the scheduler extender: picks node and GPU for pods, and admits them"
@@ -25,14 +26,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     settings = load(vars(options))
-    level = "debug" if options.verbose else settings.log_level
-    logging.basicConfig(
-        level=level.upper(),
-        format="%(asctime)s %(levelname)s %(name)s: %(message)s",
-        force=True,
-    )
-    # The HTTP client's own line for each request says nothing that ours do not.
-    logging.getLogger("httpx2").setLevel(logging.WARNING)
+    logs.configure(settings.log_format, "debug" if options.verbose else settings.log_level)
     from aliquot.kubernetes.client import connect
     from scheduler_ext.extender import Extender
 

@@ -12,7 +12,7 @@ from aliquot.kubernetes.watch import Change, ChangeKind
 from aliquot.protocol import inventory, names
 from aliquot.protocol.inventory import GpuRecord, NodeInventory
 from deviceplugin.cluster.annotations import AnnotationWriter, Target
-from deviceplugin.hardware import Hardware
+from deviceplugin.gpus.hardware import Hardware
 
 __all__ = ["InventoryPublisher", "clear_inventory", "inventory_of"]
 

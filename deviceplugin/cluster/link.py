@@ -16,6 +16,7 @@ from aliquot.protocol import assignment, names, resize
 from aliquot.protocol.assignment import Assignment
 from aliquot.protocol.inventory import NodeInventory
 from aliquot.protocol.resize import Amounts
+from deviceplugin.booking.sources import PodView
 from deviceplugin.cluster import notices
 from deviceplugin.cluster.annotations import AnnotationWriter, Target
 from deviceplugin.cluster.errands import Errands
@@ -23,7 +24,6 @@ from deviceplugin.cluster.eviction import evict
 from deviceplugin.cluster.inventory import InventoryPublisher
 from deviceplugin.cluster.pods import KnownPod, PodCache
 from deviceplugin.cluster.resizing import Resized, answer_resize
-from deviceplugin.sources import PodView
 
 __all__ = ["ClusterLink", "Node"]
 

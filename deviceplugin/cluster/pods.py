@@ -10,8 +10,8 @@ from aliquot.kubernetes.paths import PODS
 from aliquot.kubernetes.reflector import Reflector
 from aliquot.kubernetes.watch import Change, ChangeKind
 from aliquot.protocol import names
+from deviceplugin.booking.sources import PodView
 from deviceplugin.cluster.podview import view_of
-from deviceplugin.sources import PodView
 
 __all__ = ["KnownPod", "PodCache"]
 

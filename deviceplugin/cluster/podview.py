@@ -6,7 +6,7 @@ from aliquot.kubernetes.objects import Pod, created_s, request_of
 from aliquot.protocol import assignment, names
 from aliquot.protocol.assignment import Assignment, MalformedError
 from aliquot.protocol.request import RequestError
-from deviceplugin.sources import PodView
+from deviceplugin.booking.sources import PodView
 
 __all__ = ["view_of"]
 

@@ -3,12 +3,12 @@
 from collections.abc import Callable, Sequence
 from sys import intern
 
-from deviceplugin.allocator import Allocator, Listing, PodSource
-from deviceplugin.counts import Counts
-from deviceplugin.errors import Conflict, Refusal
-from deviceplugin.grant import Grant
+from deviceplugin.booking.allocator import Allocator, Listing, PodSource
+from deviceplugin.booking.errors import Conflict, Refusal
+from deviceplugin.booking.sources import Holder
+from deviceplugin.container.grant import Grant
 from deviceplugin.kubelet.proto import device_plugin_pb2 as api
-from deviceplugin.sources import Holder
+from deviceplugin.telemetry.counts import Counts
 
 __all__ = ["Answers"]
 

@@ -6,16 +6,16 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
-from deviceplugin import checkpoint
-from deviceplugin.allocator import Allocator, PodSource
-from deviceplugin.counts import Counts
+from deviceplugin.booking import checkpoint
+from deviceplugin.booking.allocator import Allocator, PodSource
+from deviceplugin.booking.sources import Holder
 from deviceplugin.kubelet.advertisement import Advertisement
 from deviceplugin.kubelet.answers import Answers
 from deviceplugin.kubelet.podresources import PodResources
 from deviceplugin.kubelet.registration import Registration
 from deviceplugin.kubelet.server import ResourceServer
 from deviceplugin.kubelet.traffic import Traffic
-from deviceplugin.sources import Holder
+from deviceplugin.telemetry.counts import Counts
 
 __all__ = ["KubeletLink"]
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import grpc
 
+from deviceplugin.booking.sources import ContainerKey, Held
 from deviceplugin.kubelet import wire
 from deviceplugin.kubelet.proto import pod_resources_pb2 as api
 from deviceplugin.kubelet.traffic import Traffic
-from deviceplugin.sources import ContainerKey, Held
 
 __all__ = ["PodResources", "PodResourcesError"]
 

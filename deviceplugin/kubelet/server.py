@@ -11,7 +11,7 @@ from typing import Any, Protocol, TypeVar
 
 import grpc
 
-from deviceplugin.errors import Refusal, Retry
+from deviceplugin.booking.errors import Refusal, Retry
 from deviceplugin.kubelet import wire
 from deviceplugin.kubelet.advertisement import Advertisement
 from deviceplugin.kubelet.proto import device_plugin_pb2 as api

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from aliquot.protocol.names import MEMORY_RESOURCE
+from deviceplugin.booking.sources import ContainerKey, Held
 from deviceplugin.kubelet.podresources import PodResources, PodResourcesError
 from deviceplugin.kubelet.traffic import Traffic
-from deviceplugin.sources import ContainerKey, Held
 from tests.kubelet import Container, Kubelet, Pod, Role
 
 OTHER = "other.example/gpu"

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
-from deviceplugin.errors import Refusal, Retry
+from deviceplugin.booking.errors import Refusal, Retry
 from deviceplugin.kubelet.advertisement import Advertisement
 from deviceplugin.kubelet.proto import device_plugin_pb2 as api
 from deviceplugin.kubelet.registration import Registration

@@ -5,7 +5,7 @@ import select
 import sys
 
 from aliquot.utilization import Utilization
-from deviceplugin.nvml import Nvml
+from deviceplugin.gpus.nvml import Nvml
 
 PAUSE_S = 0.05
 

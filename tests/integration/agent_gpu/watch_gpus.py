@@ -7,11 +7,11 @@ import sys
 from dataclasses import asdict
 from pathlib import Path
 
-from deviceplugin import health
-from deviceplugin.hardware import Hardware
-from deviceplugin.health import HealthWatch
-from deviceplugin.inventory import Choice
-from deviceplugin.nvml import Nvml
+from deviceplugin.gpus import health
+from deviceplugin.gpus.hardware import Hardware
+from deviceplugin.gpus.health import HealthWatch
+from deviceplugin.gpus.inventory import Choice
+from deviceplugin.gpus.nvml import Nvml
 
 
 def main() -> None:

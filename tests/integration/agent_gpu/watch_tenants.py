@@ -7,11 +7,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from deviceplugin.allocator import ContainerAllocation
-from deviceplugin.nvml import Nvml
-from deviceplugin.sources import ContainerKey
-from deviceplugin.tenants import Breach
-from deviceplugin.tenantwatch import TenantWatch
+from deviceplugin.booking.allocator import ContainerAllocation
+from deviceplugin.booking.sources import ContainerKey
+from deviceplugin.gpus.nvml import Nvml
+from deviceplugin.tenants.judgement import Breach
+from deviceplugin.tenants.watch import TenantWatch
 
 PAUSE_S = 0.1
 

@@ -12,10 +12,10 @@ from aliquot.kubernetes.paths import NODES, events_path, node_path, pod_path
 from aliquot.protocol import assignment, inventory, names, resize
 from aliquot.protocol.assignment import Assignment, Slice
 from aliquot.protocol.resize import Amounts, ResizeRequest
+from deviceplugin.booking.sources import PodView
 from deviceplugin.cluster.inventory import clear_inventory, inventory_of
 from deviceplugin.cluster.link import ClusterLink, Node
-from deviceplugin.hardware import Gpu, Hardware
-from deviceplugin.sources import PodView
+from deviceplugin.gpus.hardware import Gpu, Hardware
 from tests.apiserver import ApiServer, node, pod
 
 GIB = 1 << 30

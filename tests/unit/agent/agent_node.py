@@ -10,15 +10,15 @@ from aliquot.protocol.assignment import Assignment, Slice
 from aliquot.protocol.names import COMPUTE_RESOURCE as COMPUTE
 from aliquot.protocol.names import MEMORY_RESOURCE as MEMORY
 from aliquot.protocol.request import ContainerRequest, PodRequest, Role
-from deviceplugin.allocator import Allocator
-from deviceplugin.containerfiles import ContainerFiles, UsageStore
-from deviceplugin.errors import Refusal, Retry
-from deviceplugin.gpuaccess import RuntimeAccess
-from deviceplugin.grant import Grant
-from deviceplugin.hardware import Gpu, Hardware
-from deviceplugin.journal import Journal
-from deviceplugin.sharing import MIB, Sharing
-from deviceplugin.sources import ContainerKey, Held, Holder, PodView
+from deviceplugin.booking.allocator import Allocator
+from deviceplugin.booking.errors import Refusal, Retry
+from deviceplugin.booking.journal import Journal
+from deviceplugin.booking.sharing import MIB, Sharing
+from deviceplugin.booking.sources import ContainerKey, Held, Holder, PodView
+from deviceplugin.container.files import ContainerFiles, UsageStore
+from deviceplugin.container.gpuaccess import RuntimeAccess
+from deviceplugin.container.grant import Grant
+from deviceplugin.gpus.hardware import Gpu, Hardware
 
 __all__ = ["COMPUTE", "MEMORY", "UNIT", "Clock", "Kubelet", "Node", "Pod", "Pods", "gpu", "uuid"]
 

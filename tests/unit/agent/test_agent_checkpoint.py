@@ -3,8 +3,8 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin import checkpoint
-from deviceplugin.sources import Holder
+from deviceplugin.booking import checkpoint
+from deviceplugin.booking.sources import Holder
 from tests.unit.agent.agent_node import MEMORY, uuid
 
 

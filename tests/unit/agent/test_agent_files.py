@@ -6,20 +6,20 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin import gpuaccess, usagestore
-from deviceplugin.containerfiles import ContainerFiles, UsageStore
-from deviceplugin.gpuaccess import (
+from deviceplugin.booking.ledger import Allocation
+from deviceplugin.booking.sharing import Sharing
+from deviceplugin.container import gpuaccess, usagestore
+from deviceplugin.container.files import ContainerFiles, UsageStore
+from deviceplugin.container.gpuaccess import (
     CdiAccess,
     NodeAccess,
     RuntimeAccess,
     SimulatedAccess,
     choose_access,
 )
-from deviceplugin.grant import Grant, Mount
-from deviceplugin.hardware import Hardware
-from deviceplugin.ledger import Allocation
-from deviceplugin.sharing import Sharing
-from deviceplugin.usagestore import Mounter
+from deviceplugin.container.grant import Grant, Mount
+from deviceplugin.container.usagestore import Mounter
+from deviceplugin.gpus.hardware import Hardware
 from shim import limits, usage
 from shim.limits import Kind
 from tests.unit.agent.agent_node import COMPUTE, MEMORY, UNIT, Node, Pod, gpu, refused, uuid

@@ -1,11 +1,11 @@
 import pytest
 
-from deviceplugin import ids
-from deviceplugin.hardware import Hardware
+from deviceplugin.booking import ids
+from deviceplugin.booking.ledger import Ledger
+from deviceplugin.booking.sharing import MIB, Sharing
+from deviceplugin.booking.supply import Supply
+from deviceplugin.gpus.hardware import Hardware
 from deviceplugin.kubelet.proto import device_plugin_pb2 as api
-from deviceplugin.ledger import Ledger
-from deviceplugin.sharing import MIB, Sharing
-from deviceplugin.supply import Supply
 from tests.unit.agent.agent_node import COMPUTE, MEMORY, gpu, uuid
 
 GIB = 1 << 30

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin import journal as module
-from deviceplugin.journal import Journal, JournalError
-from deviceplugin.ledger import Allocation, Owner
+from deviceplugin.booking import journal as module
+from deviceplugin.booking.journal import Journal, JournalError
+from deviceplugin.booking.ledger import Allocation, Owner
 from tests.unit.agent.agent_node import MEMORY, UNIT, Node, refused, uuid
 
 

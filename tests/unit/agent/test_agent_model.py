@@ -14,9 +14,9 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from aliquot.protocol.assignment import Slice
 from aliquot.protocol.request import ContainerRequest, Role
-from deviceplugin.errors import Refusal, Retry
-from deviceplugin.hardware import Hardware
-from deviceplugin.ledger import allocation_name
+from deviceplugin.booking.errors import Refusal, Retry
+from deviceplugin.booking.ledger import allocation_name
+from deviceplugin.gpus.hardware import Hardware
 from shim import limits
 from shim.limits import WHOLE, Kind
 from tests.unit.agent.agent_node import COMPUTE, MEMORY, UNIT, Node, Pod, gpu, uuid

@@ -7,10 +7,10 @@ import pytest
 
 from aliquot.protocol.assignment import Slice
 from aliquot.protocol.request import ContainerRequest, Role, Selection
-from deviceplugin.errors import Refusal, StartRefused
-from deviceplugin.hardware import Hardware
-from deviceplugin.sharing import MIB, Sharing
-from deviceplugin.sources import ContainerKey, Held
+from deviceplugin.booking.errors import Refusal, StartRefused
+from deviceplugin.booking.sharing import MIB, Sharing
+from deviceplugin.booking.sources import ContainerKey, Held
+from deviceplugin.gpus.hardware import Hardware
 from shim import limits
 from shim.limits import WHOLE, Kind, Policy
 from tests.unit.agent.agent_node import COMPUTE, MEMORY, Node, Pod, gpu, refused, uuid

@@ -5,7 +5,7 @@ import sys
 
 PROGRAM = """
 import logging
-from deviceplugin import logs
+from aliquot import logs
 
 logs.configure({form!r}, "info")
 log = logging.getLogger("deviceplugin.test")

@@ -1,6 +1,6 @@
-from deviceplugin.hardware import Gpu, Hardware
-from deviceplugin.inventory import Choice
-from deviceplugin.picture import Picture
+from deviceplugin.gpus.hardware import Gpu, Hardware
+from deviceplugin.gpus.inventory import Choice
+from deviceplugin.gpus.picture import Picture
 
 FIRST, SECOND = (f"GPU-00000000-0000-0000-0000-00000000000{number}" for number in range(2))
 BOTH = Hardware(

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from aliquot.errors import UserError
-from deviceplugin.web import Page, Web, text_page
+from deviceplugin.telemetry.web import Page, Web, text_page
 
 LOOPBACK = ("127.0.0.1", 0)
 state = {"problem": ""}

@@ -9,8 +9,8 @@ import pytest
 
 from aliquot.arbitration import Member
 from deviceplugin import arbiter
-from deviceplugin.allocator import ContainerAllocation
 from deviceplugin.arbiter import NodeArbiter, members_of
+from deviceplugin.booking.allocator import ContainerAllocation
 
 DEADLINE_S = 60
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from deviceplugin.condition import Condition
-from deviceplugin.nvml import Vitals
-from deviceplugin.xids import XIDS, Meaning, describe, meaning_of
+from deviceplugin.gpus.condition import Condition
+from deviceplugin.gpus.nvml import Vitals
+from deviceplugin.gpus.xids import XIDS, Meaning, describe, meaning_of
 
 WELL = Vitals(used_bytes=0, has_mig=False, recovery_action=0)
 OLD_DRIVER = Vitals(used_bytes=0, has_mig=False, recovery_action=None)

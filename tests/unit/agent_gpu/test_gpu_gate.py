@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from deviceplugin.gate import Gate
+from deviceplugin.gpus.gate import Gate
 
 LONG_S = 60.0
 SHORT_S = 0.05

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from deviceplugin import metrics
-from deviceplugin.counts import Counts
-from deviceplugin.metrics import ROWS, GpuSample, Metrics, NodeSample
-from deviceplugin.readings import ContainerReading
-from deviceplugin.sources import ContainerKey
+from deviceplugin.booking.sources import ContainerKey
+from deviceplugin.telemetry import metrics
+from deviceplugin.telemetry.counts import Counts
+from deviceplugin.telemetry.metrics import ROWS, GpuSample, Metrics, NodeSample
+from deviceplugin.telemetry.readings import ContainerReading
 
 GIB = 1 << 30
 GPU = "GPU-00000000-0000-0000-0000-00000000000a"

@@ -3,9 +3,9 @@
 import pytest
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
-from deviceplugin.hardware import Gpu, Hardware
-from deviceplugin.inventory import Choice
-from deviceplugin.others import Rival, find_rivals, gpu_named_in, withhold
+from deviceplugin.gpus.hardware import Gpu, Hardware
+from deviceplugin.gpus.inventory import Choice
+from deviceplugin.gpus.others import Rival, find_rivals, gpu_named_in, withhold
 
 A, B, C = (f"GPU-{digit * 8}-0000-0000-0000-000000000000" for digit in "abc")
 NODE = Hardware(tuple(Gpu(uuid, index, "L4", 1 << 34) for index, uuid in enumerate((A, B, C))))

@@ -2,9 +2,9 @@
 
 import pytest
 
-from deviceplugin.hardware import Gpu, Hardware
-from deviceplugin.inventory import Choice
-from deviceplugin.picture import Picture
+from deviceplugin.gpus.hardware import Gpu, Hardware
+from deviceplugin.gpus.inventory import Choice
+from deviceplugin.gpus.picture import Picture
 
 A, B = (f"GPU-{digit * 8}-0000-0000-0000-000000000000" for digit in "ab")
 NODE = Hardware((Gpu(A, 0, "L4", 1 << 34), Gpu(B, 1, "L4", 1 << 34)))

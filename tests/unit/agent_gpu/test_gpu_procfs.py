@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.procfs import FileId, Mount, ProcFs
+from deviceplugin.tenants.procfs import FileId, Mount, ProcFs
 
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
 CONTAINER = "c0ffee" + "0" * 58

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from deviceplugin.allocator import ContainerAllocation
-from deviceplugin.readings import read_all
-from deviceplugin.sources import ContainerKey
+from deviceplugin.booking.allocator import ContainerAllocation
+from deviceplugin.booking.sources import ContainerKey
+from deviceplugin.telemetry.readings import read_all
 from shim import limits, usage
 from shim.limits import DeviceLimits, Kind, Limits
 

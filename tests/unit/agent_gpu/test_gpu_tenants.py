@@ -5,9 +5,8 @@ from collections.abc import Mapping
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from deviceplugin.procfs import FileId, Mount, ProcessView
-from deviceplugin.sources import ContainerKey
-from deviceplugin.tenants import (
+from deviceplugin.booking.sources import ContainerKey
+from deviceplugin.tenants.judgement import (
     CONFIRMED_AFTER,
     SLACK_BYTES,
     Account,
@@ -19,6 +18,7 @@ from deviceplugin.tenants import (
     attribute,
     judge,
 )
+from deviceplugin.tenants.procfs import FileId, Mount, ProcessView
 
 GIB = 1 << 30
 GPU, OTHER_GPU = "GPU-a", "GPU-b"

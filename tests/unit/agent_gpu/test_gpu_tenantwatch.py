@@ -11,12 +11,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from deviceplugin import tenantwatch
-from deviceplugin.allocator import ContainerAllocation
-from deviceplugin.nvml import GpuProcess, Nvml, NvmlError
-from deviceplugin.sources import ContainerKey
-from deviceplugin.tenants import CONFIRMED_AFTER, Account, Breach, Kind
-from deviceplugin.tenantwatch import TenantWatch
+from deviceplugin.booking.allocator import ContainerAllocation
+from deviceplugin.booking.sources import ContainerKey
+from deviceplugin.gpus.nvml import GpuProcess, Nvml, NvmlError
+from deviceplugin.tenants import watch as tenantwatch
+from deviceplugin.tenants.judgement import CONFIRMED_AFTER, Account, Breach, Kind
+from deviceplugin.tenants.watch import TenantWatch
 from shim import limits, usage
 
 GIB = 1 << 30

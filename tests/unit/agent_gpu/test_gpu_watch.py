@@ -9,10 +9,10 @@ import pynvml
 import pytest
 
 from aliquot.protocol.inventory import Link
-from deviceplugin.hardware import Hardware
-from deviceplugin.health import HealthWatch
-from deviceplugin.inventory import Choice
-from deviceplugin.nvml import GpuFacts, Nvml, NvmlError, Vitals
+from deviceplugin.gpus.hardware import Hardware
+from deviceplugin.gpus.health import HealthWatch
+from deviceplugin.gpus.inventory import Choice
+from deviceplugin.gpus.nvml import GpuFacts, Nvml, NvmlError, Vitals
 
 GIB = 1 << 30
 

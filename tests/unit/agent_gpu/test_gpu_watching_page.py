@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
-from deviceplugin.condition import QUIET_S
-from deviceplugin.tenants import CONFIRMED_AFTER, SLACK_BYTES, Kind
-from deviceplugin.tenantwatch import LOOK_S
-from deviceplugin.xids import XIDS, Meaning
+from deviceplugin.gpus.condition import QUIET_S
+from deviceplugin.gpus.xids import XIDS, Meaning
+from deviceplugin.tenants.judgement import CONFIRMED_AFTER, SLACK_BYTES, Kind
+from deviceplugin.tenants.watch import LOOK_S
 
 PAGE = (Path(__file__).parents[3] / "docs" / "watching.md").read_text()
 

@@ -4,7 +4,7 @@ from aliquot.protocol.assignment import Assignment, Slice
 from aliquot.protocol.inventory import GpuRecord, NodeInventory
 from deviceplugin.cluster.inventory import inventory_of
 from deviceplugin.cluster.notices import not_as_planned, of_hardware
-from deviceplugin.hardware import Gpu, Hardware
+from deviceplugin.gpus.hardware import Gpu, Hardware
 
 
 def gpus(**unusable: str) -> NodeInventory:

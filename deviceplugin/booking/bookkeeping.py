@@ -1,0 +1,227 @@
+"""Keeps the ledger, the journal and the containers' files in step, in an order that a crash at any
+point leaves repairable."""
+
+import logging
+from collections.abc import Callable, Collection, Iterable
+from functools import partial
+
+import msgspec
+
+from aliquot.protocol.names import MEMORY_RESOURCE
+from deviceplugin.booking import reconcile, resize
+from deviceplugin.booking.errors import Refusal, StartRefused
+from deviceplugin.booking.journal import Journal, JournalError
+from deviceplugin.booking.ledger import Allocation, Ledger, Owner, allocation_name
+from deviceplugin.booking.liveness import Life, Living
+from deviceplugin.booking.presence import Presence
+from deviceplugin.booking.sharing import MIB, POLICIES
+from deviceplugin.booking.sources import Held, Holder, PodView
+from deviceplugin.booking.supply import Supply
+from deviceplugin.container.files import ContainerFiles
+from shim.limits import LimitsError
+
+__all__ = ["Books"]
+
+_log = logging.getLogger(__name__)
+
+
+class Books:
+    """Not thread-safe: whoever calls holds the allocator's lock."""
+
+    def __init__(self, files: ContainerFiles, journal: Journal, clock: Callable[[], float]) -> None:
+        self.files = files
+        self.presence = Presence(clock)
+        self.ledger = Ledger()
+        self._journal = journal
+        for allocation in journal.open():
+            self.ledger.put(allocation)
+        self.library = files.install()
+
+    def gone(
+        self, listing: list[Held], find: Callable[[str, str], PodView | None]
+    ) -> frozenset[str]:
+        """Allocations whose containers have ended, though nobody has told us yet."""
+        living = Living.of(listing)
+
+        def uid_of(owner: Owner) -> str:
+            pod = find(owner.namespace, owner.pod)
+            return pod.uid if pod is not None else ""
+
+        lives = {
+            each.name: living.life(
+                each, self.presence.age_s(each), partial(self.ledger.siblings, each), uid_of
+            )
+            for each in self.ledger
+        }
+        self.presence.listed(name for name, life in lives.items() if life is Life.ALIVE)
+        return frozenset(name for name, life in lives.items() if life is Life.GONE)
+
+    def open_entry(
+        self,
+        allocation: Allocation,
+        others: Collection[Allocation],
+        ended: Collection[Allocation],
+        is_new: bool,
+    ) -> None:
+        """Books an allocation and corrects others; those that ended make room. Or a Refusal, and
+        nothing is changed. Files come first: a crash leaves a folder that the next start sweeps."""
+        outlived = [each for each in ended if each.name != allocation.name]
+        try:
+            if is_new:
+                self.files.create(allocation)
+            else:
+                self.files.ensure(allocation)
+            self._journal.record([allocation, *others], [each.name for each in outlived])
+        except (JournalError, LimitsError, OSError) as error:
+            if is_new:
+                self._remove_files(allocation)
+            raise Refusal(f"the allocation cannot be written down: {_text(error)}") from None
+        self._forget(ended)
+        for each in (allocation, *others):
+            self.ledger.put(each)
+        if is_new:
+            self.presence.born(allocation.name)
+        for each in outlived:
+            self._remove_files(each)
+
+    def restate(self, changed: Collection[Allocation]) -> None:
+        """Records what is newly known about allocations, and lets their limits say so."""
+        self._journal.record(changed)
+        for each in changed:
+            self.ledger.put(each)
+            self.files.ensure(each)
+
+    def start(self, allocation: Allocation, partner: Allocation | None) -> None:
+        """A container is about to start: its files are complete and its account is new."""
+        self.restate([allocation])
+        for compute, memory in ((allocation, partner), (partner, allocation)):
+            if compute is not None and memory is not None and compute.companion:
+                self.files.join(compute, memory)
+        self.files.refresh_usage(allocation)
+        # The kubelet has it in its books; when its list does not, it will have ended.
+        self.presence.listed([allocation.name])
+
+    def change_size(self, changes: Collection[tuple[Allocation, Allocation]]) -> None:
+        """Caps fall before their ids are given back, and rise after theirs are booked."""
+        falling = [(old, new) for old, new in changes if new.amount < old.amount]
+        try:
+            for _, new in falling:
+                self.files.ensure(new)
+            self._journal.record([new for _, new in changes])
+        except (JournalError, LimitsError, OSError) as error:
+            for old, _ in falling:
+                self.files.ensure(old)
+            raise Refusal(f"the resize cannot be written down: {_text(error)}") from None
+        for _, new in changes:
+            self.ledger.put(new)
+            self.files.ensure(new)
+
+    def settle(
+        self,
+        supply: Supply,
+        listing: list[Held],
+        checkpoint: list[Holder] | None,
+        known_before: Collection[str],
+    ) -> None:
+        """In line with the kubelet; `known_before` was booked when the list was asked for."""
+        found = reconcile.reconcile(self.ledger, supply, listing, checkpoint, self.presence.age_s)
+        self.presence.listed(each.name for each in found.alive)
+        recorded = _names(checkpoint) if checkpoint is not None else None
+        ended = [
+            each
+            for each in found.unlisted
+            if each.name in known_before
+            and self.presence.is_over(each, None if recorded is None else each.name in recorded)
+        ]
+        changed = [each for each in found.alive if each != self.ledger.get(each.name)]
+        adopted = self._restored(found.adopted, supply)
+        try:
+            self._journal.record([*changed, *adopted], [each.name for each in ended])
+        except JournalError as error:
+            _log.error("not reconciled: %s", error)
+            for each in adopted:
+                self.ledger.drop(each.name)
+            return
+        self._forget(ended)
+        for each in (*changed, *adopted):
+            self.ledger.put(each)
+        for each in ended:
+            _log.info("%s of %s is free again", each.resource, each.holder())
+            self._remove_files(each)
+        for each in adopted:
+            _log.warning("%s of %s was not in the journal", each.resource, each.holder())
+            self._make_files(each)
+
+    def check_units(self, unit_bytes: int) -> None:
+        """Ids of another size would mean other bytes than the running containers have."""
+        others = [
+            each
+            for each in self.ledger
+            if each.resource == MEMORY_RESOURCE and each.unit_bytes != unit_bytes
+        ]
+        if others:
+            pods = ", ".join(sorted({each.holder() for each in others}))
+            raise StartRefused(
+                f"the memory unit is set to {unit_bytes // MIB} MiB, but these pods were started "
+                f"with {others[0].unit_bytes // MIB} MiB and still run: {pods}; set it back, or "
+                "drain the node first"
+            )
+
+    def repair_files(self) -> None:
+        """After a start, or a reboot: what is missing is made again."""
+        for each in self.ledger:
+            self._make_files(each)
+
+    def sweep(self, checkpoint: list[Holder]) -> None:
+        """Removes what nobody has any more, and the kubelet cannot bring back."""
+        libraries = {each.shim for each in self.ledger}
+        names = {each.name for each in self.ledger} | _names(checkpoint)
+        # Of containers that we had forgotten, nobody knows which library they were given.
+        self.files.sweep(names, None if "" in libraries else libraries | {self.library})
+
+    def _restored(self, adopted: Iterable[Allocation], supply: Supply) -> tuple[Allocation, ...]:
+        """As their folders say they were. All are booked first, so that none grows into another."""
+        entries = tuple(adopted)
+        for each in entries:
+            self.ledger.put(each)
+        done = []
+        for each in entries:
+            limits = self.files.found_limits(each)
+            if limits is not None:
+                policy = next(name for name, one in POLICIES.items() if one is limits.policy)
+                again = msgspec.structs.replace(each, policy=policy, weight=limits.weight)
+                again = resize.restored(again, limits, supply, self.ledger)
+                self.ledger.put(again)
+            else:
+                again = each
+            done.append(again)
+        return tuple(done)
+
+    def _forget(self, ended: Iterable[Allocation]) -> None:
+        for each in ended:
+            self.ledger.drop(each.name)
+            self.presence.forget(each.name)
+
+    def _make_files(self, allocation: Allocation) -> None:
+        try:
+            self.files.ensure(allocation)
+        except (OSError, LimitsError) as error:
+            # Its container's next start tries again, and says so in the pod's events.
+            _log.error("the files of %s cannot be made: %s", allocation.holder(), error)
+
+    def _remove_files(self, allocation: Allocation) -> None:
+        try:
+            self.files.remove(allocation.name)
+        except OSError as error:
+            # The next start sweeps it; until then it is only a folder that nobody uses.
+            _log.warning("cannot remove the files of %s: %s", allocation.holder(), error)
+
+
+def _names(checkpoint: Iterable[Holder]) -> set[str]:
+    return {allocation_name(each.resource, each.ids) for each in checkpoint}
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"{error.filename or 'a file'}: {error.strerror}; make room on that disk"
+    return str(error)

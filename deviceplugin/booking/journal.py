@@ -1,0 +1,195 @@
+"""The agent's memory over restarts: an fsynced file of checked records."""
+
+import contextlib
+import fcntl
+import logging
+import os
+import time
+import zlib
+from collections.abc import Collection, Iterable
+from pathlib import Path
+
+import msgspec
+
+from deviceplugin.booking.ledger import Allocation
+
+__all__ = ["Journal", "JournalError"]
+
+SPARE_RECORDS = 256
+"""The file is rewritten when it has this many records, and four times as many as are needed."""
+
+_log = logging.getLogger(__name__)
+
+
+class JournalError(Exception):
+    """Nothing was recorded; the text says why and what to do."""
+
+
+class _Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What changed together: it is recorded together, or not at all."""
+
+    put: tuple[Allocation, ...] = ()
+    drop: tuple[str, ...] = ()
+
+
+_DECODER = msgspec.json.Decoder(_Record)
+
+
+class Journal:
+    """One record a line: a checksum, then JSON."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor = -1
+        self._lock = -1
+        self._length = 0
+        self._records = 0
+        self._entries: dict[str, Allocation] = {}
+        self.was_damaged = False
+        """It had to be moved aside when it was opened; the kubelet's sources must do."""
+
+    def open(self) -> list[Allocation]:
+        """What was recorded. A record that a crash cut short was never answered, so it is dropped;
+        a file that is damaged otherwise is moved aside."""
+        self._path.parent.mkdir(parents=True, exist_ok=True)
+        self._take_lock()
+        try:
+            content = self._path.read_bytes()
+        except FileNotFoundError:
+            content = b""
+        try:
+            self._replay(content)
+        except ValueError as error:
+            aside = self._path.with_name(f"{self._path.name}.damaged-{time.time_ns()}")
+            self._path.replace(aside)
+            _log.error(
+                "the journal %s is damaged (%s); it is kept as %s, and who holds what is taken "
+                "from the kubelet's own records",
+                self._path,
+                error,
+                aside.name,
+            )
+            self.was_damaged = True
+            self._entries.clear()
+        self._rewrite()
+        return list(self._entries.values())
+
+    def record(self, put: Collection[Allocation] = (), drop: Collection[str] = ()) -> None:
+        """On disk when this returns; else a JournalError, and the file is as it was."""
+        if not put and not drop:
+            return
+        line = _line(_Record(tuple(put), tuple(drop)))
+        try:
+            self._append(line)
+        except OSError as error:
+            raise JournalError(
+                f"cannot write {self._path}: {error.strerror}; make room on that disk"
+            ) from None
+        self._apply(put, drop)
+        if self._records > max(SPARE_RECORDS, 4 * len(self._entries)):
+            # The old file is still whole; it only grows until there is room for a new one.
+            with contextlib.suppress(OSError):
+                self._rewrite()
+
+    def close(self) -> None:
+        for descriptor in (self._descriptor, self._lock):
+            if descriptor >= 0:
+                os.close(descriptor)
+        self._descriptor = self._lock = -1
+
+    def _take_lock(self) -> None:
+        """Two agents that hand out the same GPUs would over-book them."""
+        path = self._path.with_name(f"{self._path.name}.lock")
+        self._lock = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self.close()
+            raise JournalError(
+                f"another agent has {self._path} open; only one may run on a node"
+            ) from None
+
+    def _append(self, line: bytes) -> None:
+        if self._descriptor < 0:
+            raise OSError(0, "the journal is not open")
+        try:
+            _write(self._descriptor, line)
+            os.fsync(self._descriptor)
+        except OSError:
+            # Whatever got there must not look like the start of the next record.
+            os.ftruncate(self._descriptor, self._length)
+            os.lseek(self._descriptor, self._length, os.SEEK_SET)
+            raise
+        self._length += len(line)
+        self._records += 1
+
+    def _replay(self, content: bytes) -> None:
+        lines = content.split(b"\n")
+        # After a whole last line comes nothing; anything else was cut short.
+        lines.pop()
+        if content and not lines:
+            raise ValueError("no whole record in it")
+        for number, line in enumerate(lines):
+            try:
+                record = _parse(line)
+            except ValueError as error:
+                # A torn record may have its end on disk before its middle. The first one came
+                # by renaming a finished file, so it cannot be torn.
+                if 0 < number == len(lines) - 1:
+                    return
+                raise ValueError(f"record {number + 1}: {error}") from None
+            self._apply(record.put, record.drop)
+
+    def _apply(self, put: Iterable[Allocation], drop: Iterable[str]) -> None:
+        for name in drop:
+            self._entries.pop(name, None)
+        for allocation in put:
+            self._entries[allocation.name] = allocation
+
+    def _rewrite(self) -> None:
+        """Writes only what counts, beside the old file, and then in its place."""
+        fresh = self._path.with_name(f"{self._path.name}.new")
+        content = _line(_Record(tuple(self._entries.values())))
+        descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            _write(descriptor, content)
+            os.fsync(descriptor)
+            fresh.replace(self._path)
+            _sync_folder(self._path.parent)
+        except OSError:
+            os.close(descriptor)
+            with contextlib.suppress(OSError):
+                fresh.unlink(missing_ok=True)
+            raise
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+        self._descriptor, self._length, self._records = descriptor, len(content), 1
+
+
+def _line(record: _Record) -> bytes:
+    content = msgspec.json.encode(record)
+    return b"%08x %s\n" % (zlib.crc32(content), content)
+
+
+def _parse(line: bytes) -> _Record:
+    checksum, _, content = line.partition(b" ")
+    if checksum != b"%08x" % zlib.crc32(content):
+        raise ValueError("wrong checksum")
+    try:
+        return _DECODER.decode(content)
+    except msgspec.DecodeError as error:
+        raise ValueError(str(error)) from None
+
+
+def _write(descriptor: int, content: bytes) -> None:
+    rest = memoryview(content)
+    while rest:
+        rest = rest[os.write(descriptor, rest) :]
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,141 @@
+"""What containers hold, for everybody who only looks: metrics, the arbiter, the API server."""
+
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from aliquot.arbitration import Member
+from aliquot.protocol.assignment import Assignment, Slice
+from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
+from deviceplugin.booking.ledger import Allocation, Ledger
+from deviceplugin.booking.sources import ContainerKey
+from deviceplugin.booking.supply import Supply
+from deviceplugin.container.files import ContainerFiles
+
+__all__ = ["ContainerAllocation", "actual_of", "containers"]
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerAllocation:
+    """What one container holds now. Whoever is not known yet has no key and an empty uid."""
+
+    id: str
+    """Stable once it is complete; safe in file names, logs and metric labels."""
+    key: ContainerKey | None
+    """Its container may be empty while only the pod is known."""
+    pod_uid: str
+    gpus: tuple[str, ...]
+    """In the order of the limits."""
+    memory_units: int
+    """Of all its GPUs together, as capped; 0 for whole GPUs."""
+    compute_percent: int
+    whole: bool
+    policy: str
+    weight: int
+    memory_limits: Path | None
+    memory_usage: Path | None
+    compute_limits: Path | None
+    compute_usage: Path | None
+    started: bool
+    """PreStartContainer has passed: identity and both halves are verified."""
+    planned: bool | None
+    """Whether it has what the extender planned; None without a plan."""
+    member: Member | None
+    """Its seat at the compute arbiter; a new name after every start of the container."""
+
+
+def containers(
+    ledger: Collection[Allocation], files: ContainerFiles
+) -> tuple[ContainerAllocation, ...]:
+    """Both halves of a container as one, as soon as it is known that they are."""
+    rest = {each.name: each for each in ledger if each.resource == MEMORY_RESOURCE}
+    by_key: dict[ContainerKey, list[Allocation]] = {}
+    for memory in rest.values():
+        if memory.owner is not None and memory.owner.container:
+            by_key.setdefault(memory.owner.key, []).append(memory)
+    found = []
+    for compute in ledger:
+        if compute.resource != COMPUTE_RESOURCE:
+            continue
+        partner = _partner(compute, by_key, rest)
+        found.append(_container(partner, compute, files))
+    found += [_container(memory, None, files) for memory in rest.values()]
+    return tuple(found)
+
+
+def _partner(
+    compute: Allocation,
+    by_key: dict[ContainerKey, list[Allocation]],
+    rest: dict[str, Allocation],
+) -> Allocation | None:
+    """Taken out of the `rest` whose compute half is not found yet."""
+    owner = compute.owner
+    for memory in by_key.get(owner.key, ()) if owner is not None else ():
+        if owner and memory.owner and memory.owner.is_pod_of(owner) and memory.name in rest:
+            return rest.pop(memory.name)
+    return None
+
+
+def actual_of(pod_uid: str, ledger: Ledger, supply: Supply) -> Assignment | None:
+    found: dict[str, tuple[Slice, ...]] = {}
+    for container, halves in _by_container(pod_uid, ledger).items():
+        memory: dict[str, int] = {}
+        compute: dict[str, int] = {}
+        for half in halves:
+            (memory if half.resource == MEMORY_RESOURCE else compute).update(half.amounts())
+            if half.whole:
+                memory = {uuid: supply.count(MEMORY_RESOURCE, uuid) for uuid in half.gpus}
+        found[container] = tuple(
+            Slice(uuid, memory.get(uuid, 0), compute.get(uuid, 0)) for uuid in halves[0].gpus
+        )
+    return Assignment(found, supply.sharing.unit_mib) if found else None
+
+
+def _by_container(pod_uid: str, ledger: Iterable[Allocation]) -> dict[str, list[Allocation]]:
+    found: dict[str, list[Allocation]] = {}
+    for each in ledger:
+        if each.owner is not None and each.owner.uid == pod_uid and each.owner.container:
+            found.setdefault(each.owner.container, []).append(each)
+    return found
+
+
+def _container(
+    memory: Allocation | None, compute: Allocation | None, files: ContainerFiles
+) -> ContainerAllocation:
+    half = compute or memory
+    assert half is not None
+    owner = half.owner
+    has_companion = compute is not None and compute.companion and memory is None
+    companion = files.folder(half) / "memory" if has_companion else None
+    memory_limits = files.limits_path(memory) if memory else None
+    memory_usage = files.usage_path(memory) if memory else None
+    if companion is not None:
+        memory_limits, memory_usage = companion / "limits", companion / "usage" / "usage"
+    planned = [each.planned for each in (memory, compute) if each is not None]
+    return ContainerAllocation(
+        id=half.name,
+        key=owner.key if owner is not None else None,
+        pod_uid=owner.uid if owner is not None else "",
+        gpus=half.gpus,
+        memory_units=memory.amount if memory is not None else 0,
+        compute_percent=compute.amount if compute is not None else 0,
+        whole=half.whole,
+        policy=half.policy,
+        weight=half.weight,
+        memory_limits=memory_limits,
+        memory_usage=memory_usage,
+        compute_limits=files.limits_path(compute) if compute is not None else None,
+        compute_usage=files.usage_path(compute) if compute is not None else None,
+        started=all(each.starts > 0 for each in (memory, compute) if each is not None),
+        planned=None if None in planned else all(planned),
+        member=_member(compute, files) if compute is not None else None,
+    )
+
+
+def _member(compute: Allocation, files: ContainerFiles) -> Member:
+    return Member(
+        f"{compute.name}.{compute.starts}",
+        files.limits_path(compute),
+        files.usage_path(compute),
+        compute.gpus,
+    )

@@ -1,0 +1,74 @@
+"""How long allocations have been there and whether the kubelet has ever listed them."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from deviceplugin.booking.ledger import Allocation
+
+__all__ = ["Presence"]
+
+UNRECORDED_S = 10.0
+"""After this the kubelet has surely written down what we answered."""
+HALF_OPEN_S = 1.0
+"""A container's calls follow each other at once; a half that waits longer is nobody's partner."""
+UNLISTED_S = 60.0
+"""A kubelet that has just started lists its pods only little by little."""
+
+
+@dataclass(slots=True)
+class Presence:
+    clock: Callable[[], float]
+    _born_s: dict[str, float] = field(default_factory=dict)
+    _listed: set[str] = field(default_factory=set)
+    _half_open: dict[str, float] = field(default_factory=dict)
+    _missing_s: dict[str, float] = field(default_factory=dict)
+
+    def born(self, name: str) -> None:
+        self.forget(name)
+        self._born_s[name] = self.clock()
+
+    def opened(self, name: str, partner: str | None) -> None:
+        """A container's first half, or the second one of `partner`."""
+        if partner is None:
+            self._half_open[name] = self.clock()
+        else:
+            self._half_open.pop(partner, None)
+
+    def half_open(self) -> list[str]:
+        """Allocations that still wait for their other half, the latest last."""
+        now_s = self.clock()
+        for name, since_s in tuple(self._half_open.items()):
+            if now_s - since_s > HALF_OPEN_S:
+                del self._half_open[name]
+        return list(self._half_open)
+
+    def age_s(self, allocation: Allocation) -> float:
+        """Of those from before our start: old enough for anything."""
+        return self.clock() - self._born_s.get(allocation.name, float("-inf"))
+
+    def listed(self, names: Iterable[str]) -> None:
+        """The kubelet's list says that they live."""
+        for name in names:
+            self._listed.add(name)
+            self._missing_s.pop(name, None)
+
+    def is_over(self, allocation: Allocation, recorded: bool | None) -> bool:
+        """Whether an allocation that this list does not have may be given up. `recorded` is
+        whether the kubelet's checkpoint has it, None when that could not be read."""
+        name = allocation.name
+        if name in self._listed:
+            return True
+        missing_s = self.clock() - self._missing_s.setdefault(name, self.clock())
+        if recorded is False:
+            return self.age_s(allocation) >= UNRECORDED_S
+        return missing_s >= UNLISTED_S
+
+    def forget(self, name: str) -> None:
+        self._born_s.pop(name, None)
+        self._half_open.pop(name, None)
+        self._listed.discard(name)
+        self._missing_s.pop(name, None)
+
+    def kubelet_restarted(self) -> None:
+        self._listed.clear()
+        self._missing_s.clear()

@@ -1,0 +1,247 @@
+"""What the agent puts on the node's disk for containers, and takes away again."""
+
+import contextlib
+import hashlib
+import logging
+import os
+import shutil
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from aliquot.protocol.names import MEMORY_RESOURCE
+from deviceplugin.booking.ledger import Allocation
+from deviceplugin.booking.sharing import POLICIES
+from deviceplugin.container import usagestore
+from deviceplugin.container.gpuaccess import GpuAccess
+from deviceplugin.container.grant import Mount
+from deviceplugin.container.usagestore import Mounter, SystemMounter, UsageStore
+from shim import limits
+from shim.limits import WHOLE, DeviceLimits, Kind, Limits, LimitsError, Policy
+
+__all__ = ["SHARE_OF_A_PERCENT", "ContainerFiles", "UsageStore", "limits_of"]
+
+SHARE_OF_A_PERCENT = 100
+"""Limits count compute in hundredths of a percent."""
+
+_log = logging.getLogger(__name__)
+_LIBRARY_IN_CONTAINER = Path("/usr/local/lib/aliquot/libaliquot.so")
+_PRELOAD_IN_CONTAINER = Path("/etc/ld.so.preload")
+_NAMES = {Kind.MEMORY: "memory", Kind.COMPUTE: "compute"}
+
+
+def kind_of(resource: str) -> Kind:
+    return Kind.MEMORY if resource == MEMORY_RESOURCE else Kind.COMPUTE
+
+
+def limits_of(allocation: Allocation) -> Limits:
+    """What an allocation's ids stand for; each half says nothing about the other."""
+    amounts = allocation.amounts()
+    if allocation.resource == MEMORY_RESOURCE:
+        devices = tuple(
+            DeviceLimits(uuid, amounts[uuid] * allocation.unit_bytes) for uuid in allocation.gpus
+        )
+    else:
+        devices = tuple(
+            DeviceLimits(
+                uuid, None, WHOLE if allocation.whole else amounts[uuid] * SHARE_OF_A_PERCENT
+            )
+            for uuid in allocation.gpus
+        )
+    return Limits(devices, POLICIES[allocation.policy], allocation.weight)
+
+
+def _uncapped(allocation: Allocation) -> Limits:
+    """The memory half of whole GPUs."""
+    return Limits(tuple(DeviceLimits(uuid, None) for uuid in allocation.gpus))
+
+
+@dataclass(slots=True)
+class ContainerFiles:
+    root: Path
+    """Such as /var/lib/aliquot: the same path for the agent and on the host."""
+    shim: Path
+    """The library to install; copied to a versioned name."""
+    access: GpuAccess
+    usage_store: UsageStore = UsageStore.TMPFS
+    mounter: Mounter = field(default=SystemMounter)
+
+    @property
+    def _allocations(self) -> Path:
+        return self.root / "alloc"
+
+    @property
+    def _libraries(self) -> Path:
+        return self.root / "lib"
+
+    def folder(self, allocation: Allocation) -> Path:
+        return self._allocations / allocation.name
+
+    def install(self) -> str:
+        """The library's versioned name. Its content is its version: a file that running containers
+        have mapped is never written to again."""
+        content = self.shim.read_bytes()
+        name = f"libaliquot-{hashlib.sha256(content).hexdigest()[:16]}.so"
+        self._libraries.mkdir(parents=True, exist_ok=True)
+        _put(self._libraries / name, content)
+        _put(self._libraries / "ld.so.preload", f"{_LIBRARY_IN_CONTAINER}\n".encode())
+        return name
+
+    def create(self, allocation: Allocation) -> None:
+        """A new allocation's folder; nothing is left of it when this fails."""
+        folder = self.folder(allocation)
+        self._remove(folder)
+        try:
+            folder.mkdir(parents=True, mode=0o755)
+            self.ensure(allocation)
+        except (OSError, LimitsError):
+            with contextlib.suppress(OSError):
+                self._remove(folder)
+            raise
+
+    def ensure(self, allocation: Allocation) -> None:
+        """Makes what is missing and corrects limits that say something else."""
+        kind = kind_of(allocation.resource)
+        folder = self.folder(allocation)
+        folder.mkdir(parents=True, mode=0o755, exist_ok=True)
+        self._ensure_half(folder, kind, limits_of(allocation))
+        if allocation.companion and not (folder / "memory").is_symlink():
+            (folder / "memory").mkdir(mode=0o755, exist_ok=True)
+            self._ensure_half(folder / "memory", Kind.MEMORY, _uncapped(allocation))
+
+    def refresh_usage(self, allocation: Allocation) -> None:
+        """A fresh account for a container that is about to start."""
+        for folder, kind in self._halves(allocation):
+            usagestore.refresh(
+                folder / "usage", kind, len(allocation.gpus), self.usage_store, self.mounter
+            )
+
+    def join(self, compute: Allocation, memory: Allocation) -> None:
+        """Lets the compute half's own memory folder, made for a container that might have no
+        memory ids, be the real one. Mounts are resolved later, when the container starts."""
+        companion = self.folder(compute) / "memory"
+        if companion.is_symlink() or not companion.exists():
+            return
+        self._remove(companion)
+        companion.symlink_to(Path("..") / self.folder(memory).name)
+
+    def remove(self, name: str) -> None:
+        self._remove(self._allocations / name)
+
+    def sweep(self, names: Collection[str], libraries: Collection[str] | None) -> None:
+        """Removes folders and libraries that nobody has: of a crash, of an older version.
+        Without `libraries`, all of them stay."""
+        for entry in _entries(self._allocations):
+            if entry.name in names:
+                continue
+            try:
+                self._remove(entry)
+            except OSError as error:
+                _log.warning("cannot remove %s, which nobody uses: %s", entry, error)
+        for entry in _entries(self._libraries):
+            is_needed = libraries is None or entry.name in libraries
+            if entry.name != "ld.so.preload" and not is_needed:
+                entry.unlink(missing_ok=True)
+
+    def uninstall(self) -> None:
+        """Takes away everything that we put on the node."""
+        for entry in _entries(self._allocations):
+            self._remove(entry)
+        shutil.rmtree(self.root, ignore_errors=True)
+        self.access.remove()
+
+    def found_limits(self, allocation: Allocation) -> Limits | None:
+        """What its folder says, where there is one."""
+        try:
+            return limits.read(self.folder(allocation) / "limits", kind_of(allocation.resource))
+        except (OSError, LimitsError):
+            return None
+
+    def limits_path(self, allocation: Allocation) -> Path:
+        return self.folder(allocation) / "limits"
+
+    def usage_path(self, allocation: Allocation) -> Path:
+        return self.folder(allocation) / "usage" / "usage"
+
+    def mounts(self, allocation: Allocation, shim_off: bool = False) -> tuple[Mount, ...]:
+        """The library and its list first: those are the same for both halves."""
+        shared = (
+            Mount(self._libraries / allocation.shim, _LIBRARY_IN_CONTAINER),
+            Mount(self._libraries / "ld.so.preload", _PRELOAD_IN_CONTAINER),
+        )
+        own = [
+            mount
+            for folder, kind in self._halves(allocation)
+            for mount in (
+                Mount(folder / "limits", Path("/etc/aliquot") / _NAMES[kind] / "limits"),
+                Mount(folder / "usage", Path("/run/aliquot") / _NAMES[kind], read_only=False),
+            )
+        ]
+        return (*(() if shim_off else shared), *own)
+
+    def _halves(self, allocation: Allocation) -> Iterator[tuple[Path, Kind]]:
+        folder = self.folder(allocation)
+        yield folder, kind_of(allocation.resource)
+        if allocation.companion and not (folder / "memory").is_symlink():
+            yield folder / "memory", Kind.MEMORY
+
+    def _ensure_half(self, folder: Path, kind: Kind, wanted: Limits) -> None:
+        path = folder / "limits"
+        try:
+            present = limits.read(path, kind)
+        except (OSError, LimitsError):
+            # Missing, or damaged in both slots: running containers keep their last good copy.
+            for torn in folder.glob(".limits.*"):
+                torn.unlink(missing_ok=True)
+            limits.create(path, kind, wanted)
+        else:
+            if not _says(present, wanted):
+                limits.update(path, wanted)
+        usagestore.ensure(
+            folder / "usage", kind, len(wanted.devices), self.usage_store, self.mounter
+        )
+
+    def _remove(self, folder: Path) -> None:
+        if folder.is_symlink():
+            folder.unlink()
+            return
+        for usage in (folder / "usage", folder / "memory" / "usage"):
+            if not (folder / "memory").is_symlink() or usage.parent == folder:
+                usagestore.remove(usage, self.mounter)
+        if folder.is_dir():
+            shutil.rmtree(folder)
+        else:
+            folder.unlink(missing_ok=True)
+
+
+def _says(present: Limits, wanted: Limits) -> bool:
+    """Whether the caps are these; grants are the arbiter's."""
+
+    def caps(some: Limits) -> tuple[Policy, int, list[tuple[str, int | None, int]]]:
+        devices = [(each.uuid, each.limit_bytes, each.share) for each in some.devices]
+        return some.policy, some.weight, devices
+
+    return caps(present) == caps(wanted)
+
+
+def _put(path: Path, content: bytes) -> None:
+    """Writes a file once; a good one that is there stays as it is."""
+    try:
+        if path.read_bytes() == content:
+            return
+    except FileNotFoundError:
+        pass
+    fresh = path.with_name(f".{path.name}.new")
+    with open(fresh, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fchmod(file.fileno(), 0o755 if path.suffix == ".so" else 0o644)
+        os.fsync(file.fileno())
+    fresh.replace(path)
+
+
+def _entries(folder: Path) -> list[Path]:
+    try:
+        return sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []

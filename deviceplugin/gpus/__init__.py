@@ -1,0 +1,1 @@
+"""What GPUs the node has, how they are, and who else claims them."""

@@ -1,0 +1,262 @@
+"""Watches the node's GPUs: who appears, disappears, breaks and recovers is told within seconds.
+
+One thread probes every GPU every two seconds, and opens NVML anew when the driver has gone or the
+kernel lists other GPUs than before. Another one waits for Xid events, so that they are heard also
+while a probe hangs in the driver, which is what broken GPUs make drivers do.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from deviceplugin.gpus.condition import QUIET_S
+from deviceplugin.gpus.fleet import Fleet
+from deviceplugin.gpus.hardware import Hardware
+from deviceplugin.gpus.inventory import Choice, Found, find, links_between, unknown_names
+from deviceplugin.gpus.nvml import GpuFacts, Nvml, NvmlError
+
+__all__ = ["PROBE_S", "HealthWatch"]
+
+PROBE_S = 2.0
+"""How often every GPU is asked how it is."""
+
+HANG_S = 10.0
+"""A probe that takes longer is not waited for any more."""
+
+REOPEN_S = 30.0
+"""How often a session is opened anew for the sake of a GPU that does not answer: some come back
+only then, but no event is heard meanwhile."""
+
+EVENT_WAIT_MS = 500
+"""How long one wait for events lasts, and so how long stopping takes."""
+
+STOP_S = 5.0
+"""How long stopping waits for the driver; a thread that hangs in it ends with the process."""
+
+KERNEL_LIST = Path("/proc/driver/nvidia/gpus")
+"""A folder with an entry for each GPU that the driver has; NVML itself looks only when opened."""
+
+_log = logging.getLogger(__name__)
+
+
+class HealthWatch(threading.Thread):
+    """Tells `publish` about the GPUs at first sight and after every change, from its threads."""
+
+    def __init__(
+        self,
+        nvml: Nvml,
+        publish: Callable[[Hardware], None],
+        choice: Choice | None = None,
+        *,
+        quiet_s: float = QUIET_S,
+        kernel_list: Path = KERNEL_LIST,
+    ) -> None:
+        super().__init__(name="gpu-health", daemon=True)
+        self._nvml = nvml
+        self._fleet = Fleet(publish, quiet_s)
+        self._choice = choice or Choice()
+        self._kernel_list = kernel_list
+        self._stopping = threading.Event()
+        self._look_now = threading.Event()
+        self._events = threading.Thread(target=self._hear, name="gpu-events", daemon=True)
+
+        self._found = Found("", (), ())
+        self._listed: tuple[str, ...] = ()
+        self._opened_at_s = 0.0
+        self._watched: frozenset[str] | None = None
+        self._complaints: set[str] = set()
+        self._probing: tuple[str, float] | None = None
+        """Which GPU is being asked, and since when."""
+        self._looked_at_s = time.monotonic()
+
+    def stop_soon(self) -> None:
+        """Asks the threads to end, which also closes the session; they may ask themselves."""
+        self._stopping.set()
+        self._look_now.set()
+
+    def stop(self) -> None:
+        self.stop_soon()
+        if self.is_alive():
+            self.join(STOP_S)
+
+    # --- what others may ask, from any thread --------------------------------------------------
+
+    @property
+    def xid_counts(self) -> dict[tuple[str, int], int]:
+        """By uuid and number, since the agent has started."""
+        return self._fleet.xids
+
+    @property
+    def used_bytes(self) -> dict[str, int]:
+        """Memory in use by GPU, as of the last probe."""
+        return self._fleet.used_bytes
+
+    @property
+    def age_s(self) -> float:
+        """How old the last completed look is; it grows while a driver call hangs."""
+        return time.monotonic() - self._looked_at_s
+
+    # --- events --------------------------------------------------------------------------------
+
+    def _hear(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._notice_hang()
+                if not self._nvml.is_watching:
+                    self._stopping.wait(EVENT_WAIT_MS / 1000)
+                elif (event := self._nvml.wait(EVENT_WAIT_MS)) is not None:
+                    self._fleet.note_xid(event, time.monotonic())
+                    self._fleet.tell()
+            except NvmlError as error:
+                _log.info("no events from NVML: %s", error)
+                self._watched = None
+                self._look_now.set()
+                # A driver that keeps answering so must not be asked in a loop.
+                self._stopping.wait(EVENT_WAIT_MS / 1000)
+            except Exception:  # of whoever was told; the next look tells it again
+                _log.exception("telling of an event failed")
+                self._look_now.set()
+
+    def _notice_hang(self) -> None:
+        probing = self._probing
+        if probing is not None and time.monotonic() - probing[1] > HANG_S:
+            self._fleet.note_silence([probing[0]], f"a probe has hung for {HANG_S:g} s")
+            self._fleet.tell()
+
+    # --- looking -------------------------------------------------------------------------------
+
+    def run(self) -> None:
+        self._events.start()
+        try:
+            while not self._stopping.is_set():
+                try:
+                    self.look()
+                except Exception:  # whatever it is, the GPUs still want watching
+                    _log.exception("looking after the GPUs failed; trying again")
+                self._look_now.wait(PROBE_S)
+                self._look_now.clear()
+        finally:
+            self._stopping.set()
+            self._events.join()
+            self._close()
+
+    def look(self) -> None:
+        """Probes all GPUs once and tells what has changed; the thread calls it again and again."""
+        try:
+            listed = _entries(self._kernel_list)
+            if listed != self._listed or self._must_open():
+                self._open()
+                self._listed = listed
+            elif any(self._answers(index) for index, _ in self._found.silent):
+                self._take_stock()
+            for uuid in self._fleet.uuids:
+                self._probe(uuid)
+            self._watch_events()
+        except NvmlError as error:
+            self._complain(f"no GPU can be used: {error}")
+            self._close()
+            self._fleet.note_silence(self._fleet.uuids, f"NVML does not answer: {error.why}")
+        self._looked_at_s = time.monotonic()
+        self._fleet.tell()
+
+    def _must_open(self) -> bool:
+        if not self._nvml.is_open:
+            return True
+        known, answering = self._fleet.uuids, self._fleet.used_bytes
+        if known and not answering:
+            return True  # the driver itself was exchanged
+        is_overdue = time.monotonic() - self._opened_at_s >= REOPEN_S
+        is_missing_some = len(answering) < len(known) or self._found.silent or not known
+        return is_overdue and bool(is_missing_some)
+
+    def _open(self) -> None:
+        self._watched = None
+        self._nvml.open()
+        self._opened_at_s = time.monotonic()
+        self._take_stock()
+
+    def _close(self) -> None:
+        try:
+            self._nvml.close()
+        except NvmlError as error:
+            _log.info("%s", error)  # somebody hangs in it
+
+    def _answers(self, index: int) -> bool:
+        try:
+            self._nvml.facts(index)
+        except NvmlError:
+            return False
+        return True
+
+    def _take_stock(self) -> None:
+        self._found = find(self._nvml)
+        for index, why in self._found.silent:
+            self._complain(f"GPU {index} does not answer: {why}")
+        if not self._found.silent:
+            for name in unknown_names(self._choice, self._found.gpus):
+                there = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in self._found.gpus)
+                self._complain(f"the settings name GPU {name}, but there are: {there or 'none'}")
+        ours = [gpu for gpu in self._found.gpus if self._takes(gpu)]
+        links = links_between(self._nvml, [gpu.uuid for gpu in ours])
+        self._fleet.admit(self._found.driver, ours, links)
+
+    def _takes(self, gpu: GpuFacts) -> bool:
+        if not self._choice.takes(gpu):
+            return False
+        if gpu.uuid not in self._fleet.uuids and self._has_mig(gpu.uuid):
+            self._complain(
+                f"GPU {gpu.index} ({gpu.uuid}) is left out: it is in MIG mode, whose parts only "
+                "the driver can share out; switch it off with `nvidia-smi -mig 0` to share it here"
+            )
+            return False
+        return True
+
+    def _has_mig(self, uuid: str) -> bool:
+        try:
+            return self._nvml.vitals(uuid).has_mig
+        except NvmlError as error:
+            if error.ends_session:
+                raise
+            return False  # lost just now, which the probe will say
+
+    def _probe(self, uuid: str) -> None:
+        self._probing = uuid, time.monotonic()
+        try:
+            vitals = self._nvml.vitals(uuid)
+        except NvmlError as error:
+            if error.ends_session:
+                raise
+            self._fleet.note_silence([uuid], error.why)
+        else:
+            self._fleet.note_vitals(uuid, vitals, time.monotonic())
+        finally:
+            self._probing = None
+
+    def _watch_events(self) -> None:
+        """Events of those that answer: one lost GPU would keep us from hearing of the others."""
+        answering = frozenset(self._fleet.used_bytes)
+        if answering == self._watched:
+            return
+        try:
+            self._nvml.watch(answering)
+        except NvmlError as error:
+            if error.ends_session:
+                raise
+            self._complain(f"only probes will notice faults: {error}")
+        self._watched = answering
+
+    def _complain(self, text: str) -> None:
+        """Once, however often it is seen."""
+        if text not in self._complaints:
+            self._complaints.add(text)
+            _log.warning("%s", text)
+
+
+def _entries(folder: Path) -> tuple[str, ...]:
+    try:
+        return tuple(sorted(os.listdir(folder)))  # noqa: PTH208 - names are all that is needed
+    except OSError:
+        return ()  # no such driver, or one of another kind

@@ -1,0 +1,333 @@
+"""NVML with types: one session for the whole agent, and one kind of error with a text.
+
+Handles belong to a session, so nobody outside ever sees one: GPUs are named by uuid. The session is
+opened anew by whoever watches the GPUs (`health`); all others only ask, and hear of a driver that
+is away as they hear of everything else that goes wrong.
+"""
+
+import ctypes
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pynvml
+
+from deviceplugin.gpus.gate import Gate
+
+__all__ = ["GpuFacts", "GpuProcess", "Nvml", "NvmlError", "Vitals", "XidEvent"]
+
+_SESSION_ENDED = frozenset(
+    {
+        pynvml.NVML_ERROR_UNINITIALIZED,
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+    }
+)
+"""What a session answers whose driver was unloaded or exchanged under it."""
+
+PATIENCE_S = 5.0
+"""How long opening waits for calls that are under way; longer ones hang in the driver."""
+
+# By compute capability, from there up to the next; NVIDIA publishes these with every architecture.
+_CORES_PER_SM = (((8, 6), 128), ((7, 0), 64), ((6, 1), 128), ((6, 0), 64), ((5, 0), 128))
+
+_Default = TypeVar("_Default")
+
+
+class NvmlError(Exception):
+    """NVML did not answer; the text says what was asked and why there is no answer."""
+
+    def __init__(self, asked: str, why: str, code: int = 0) -> None:
+        super().__init__(f"{asked}: {why}")
+        self.why = why
+        self.code = code
+
+    @property
+    def is_lost(self) -> bool:
+        """The GPU is not there any more, or does nothing until it is reset."""
+        return self.code in (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
+
+    @property
+    def ends_session(self) -> bool:
+        """Asking again is useless before the session is opened anew."""
+        return self.code in _SESSION_ENDED
+
+    @property
+    def is_unsupported(self) -> bool:
+        return self.code in (
+            pynvml.NVML_ERROR_NOT_SUPPORTED,
+            pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class GpuFacts:
+    """What does not change about a GPU while its session lasts."""
+
+    uuid: str
+    index: int
+    model: str
+    memory_bytes: int
+    sms: int
+    numa: int
+    minor: int
+
+
+@dataclass(frozen=True, slots=True)
+class Vitals:
+    """What a probe finds of a GPU that answers."""
+
+    used_bytes: int
+    has_mig: bool
+    recovery_action: int | None
+    """What the driver asks for, 0: nothing; None where the driver does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuProcess:
+    pid: int
+    """As this process sees it: on a node, the host's."""
+    used_bytes: int | None
+    """None where the driver does not tell."""
+
+
+@dataclass(frozen=True, slots=True)
+class XidEvent:
+    uuid: str
+    xid: int
+
+
+class Nvml:
+    """A session, for all threads. One that hangs in the driver holds up only the next opening."""
+
+    def __init__(self) -> None:
+        # No handle may be used after its session has ended, and no event set after its end.
+        self._gate = Gate()
+        self._is_open = False
+        self._handles: dict[str, Any] = {}
+        self._uuids: dict[int, str] = {}
+        self._events: Any = None
+
+    @property
+    def is_open(self) -> bool:
+        return self._is_open
+
+    def open(self) -> None:
+        """Opens the session, anew if there is one."""
+        with self._alone():
+            self._close()
+            _ask("opening NVML", pynvml.nvmlInit)
+            self._is_open = True
+
+    def close(self) -> None:
+        with self._alone():
+            self._close()
+
+    def _close(self) -> None:
+        if not self._is_open:
+            return
+        self._is_open = False
+        self._events = None
+        self._handles.clear()
+        self._uuids.clear()
+        try:
+            _ask("closing NVML", pynvml.nvmlShutdown)
+        except NvmlError:
+            pass  # the driver took the session with it
+
+    # --- what there is -----------------------------------------------------------------------
+
+    def driver(self) -> str:
+        with self._gate.passing():
+            return str(_ask("the driver's version", pynvml.nvmlSystemGetDriverVersion))
+
+    def count(self) -> int:
+        with self._gate.passing():
+            return int(_ask("counting GPUs", pynvml.nvmlDeviceGetCount))
+
+    def facts(self, index: int) -> GpuFacts:
+        """The GPU with this number; it can be asked about by its uuid from then on."""
+        with self._gate.passing():
+            asked = f"GPU {index}"
+            handle = _ask(asked, pynvml.nvmlDeviceGetHandleByIndex, index)
+            uuid = str(_ask(asked, pynvml.nvmlDeviceGetUUID, handle))
+            self._handles[uuid] = handle
+            self._uuids[_address(handle)] = uuid
+            return GpuFacts(
+                uuid=uuid,
+                index=index,
+                model=str(_ask(asked, pynvml.nvmlDeviceGetName, handle)),
+                memory_bytes=int(_ask(asked, pynvml.nvmlDeviceGetMemoryInfo, handle).total),
+                sms=_ask_or(0, asked, _sms, handle),
+                numa=_ask_or(-1, asked, _numa, handle),
+                minor=_ask_or(index, asked, pynvml.nvmlDeviceGetMinorNumber, handle),
+            )
+
+    def is_linked(self, one: str, other: str) -> bool:
+        """Whether NVLinks join the two, directly or through a switch."""
+        with self._gate.passing():
+            ends = self._handle(one), self._handle(other)
+            capability = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+            status = _ask_or(-1, f"GPU {one}", pynvml.nvmlDeviceGetP2PStatus, *ends, capability)
+            return bool(status == pynvml.NVML_P2P_STATUS_OK)
+
+    def common_ancestor(self, one: str, other: str) -> int:
+        """Where the PCIe paths of the two meet, as an nvmlGpuTopologyLevel_t."""
+        with self._gate.passing():
+            ends = self._handle(one), self._handle(other)
+            far: int = pynvml.NVML_TOPOLOGY_SYSTEM
+            return _ask_or(far, f"GPU {one}", pynvml.nvmlDeviceGetTopologyCommonAncestor, *ends)
+
+    # --- how it is ---------------------------------------------------------------------------
+
+    def vitals(self, uuid: str) -> Vitals:
+        with self._gate.passing():
+            handle, asked = self._handle(uuid), f"GPU {uuid}"
+            # A handle may outlive its GPU, so the answer itself is compared.
+            if _ask(asked, pynvml.nvmlDeviceGetUUID, handle) != uuid:
+                raise NvmlError(asked, "another GPU has taken its place")
+            return Vitals(
+                used_bytes=int(_ask(asked, pynvml.nvmlDeviceGetMemoryInfo, handle).used),
+                has_mig=_ask_or([0, 0], asked, pynvml.nvmlDeviceGetMigMode, handle)[0] == 1,
+                recovery_action=_ask_or(None, asked, _recovery_action, handle),
+            )
+
+    def processes(self, uuid: str) -> list[GpuProcess]:
+        """Who has something on the GPU, each pid once with all that it has."""
+        with self._gate.passing():
+            handle, asked = self._handle(uuid), f"the processes of GPU {uuid}"
+            found: dict[int, int | None] = {}
+            none: list[Any] = []
+            for listing in (
+                pynvml.nvmlDeviceGetComputeRunningProcesses,
+                pynvml.nvmlDeviceGetGraphicsRunningProcesses,
+            ):
+                for process in _ask_or(none, asked, listing, handle):
+                    # A process with both kinds of contexts is in both lists, with the same sum.
+                    known, used = found.get(process.pid), process.usedGpuMemory
+                    found[process.pid] = used if known is None else max(known, used or 0)
+            return [GpuProcess(pid, used) for pid, used in found.items()]
+
+    def utilization(self, uuid: str, since_us: int) -> list[Any]:
+        """Samples of GPU time per process after a time stamp, as NVML's structs.
+
+        For the arbiter, which has to be back in milliseconds: none while the session changes.
+        """
+        none: list[Any] = []
+        try:
+            with self._gate.passing(timeout_s=0.0):
+                handle, asked = self._handle(uuid), f"the utilisation of GPU {uuid}"
+                ask = pynvml.nvmlDeviceGetProcessUtilization
+                return _ask_or(none, asked, ask, handle, since_us)
+        except TimeoutError:
+            return none
+
+    # --- events ------------------------------------------------------------------------------
+
+    def watch(self, uuids: Iterable[str]) -> None:
+        """From now on `wait` hears of Xids of these GPUs; those without such events stay silent."""
+        with self._alone():
+            asked, kinds = "watching for Xids", pynvml.nvmlEventTypeXidCriticalError
+            handles = [self._handle(uuid) for uuid in uuids]
+            before, self._events = self._events, None
+            if before is not None:
+                _ask(asked, pynvml.nvmlEventSetFree, before)
+            self._events = events = _ask(asked, pynvml.nvmlEventSetCreate)
+            for handle in handles:
+                _ask_or(None, asked, pynvml.nvmlDeviceRegisterEvents, handle, kinds, events)
+
+    @property
+    def is_watching(self) -> bool:
+        return self._events is not None
+
+    def wait(self, timeout_ms: int) -> XidEvent | None:
+        """The next Xid; None when there was none in time, or nothing is watched."""
+        with self._gate.passing():
+            if self._events is None:
+                return None
+            asked, events = "waiting for Xids", self._events
+            try:
+                event = _ask(asked, pynvml.nvmlEventSetWait_v2, events, timeout_ms)
+            except NvmlError as error:
+                if error.code == pynvml.NVML_ERROR_TIMEOUT:
+                    return None
+                raise
+            uuid = self._uuids.get(_address(event.device))
+        if uuid is None or event.eventType != pynvml.nvmlEventTypeXidCriticalError:
+            return None
+        return XidEvent(uuid, int(event.eventData))
+
+    @contextmanager
+    def _alone(self) -> Iterator[None]:
+        try:
+            with self._gate.alone(PATIENCE_S):
+                yield
+        except TimeoutError:
+            why = f"the driver has not answered another call for {PATIENCE_S:g} s"
+            raise NvmlError("opening NVML", why, pynvml.NVML_ERROR_TIMEOUT) from None
+
+    def _handle(self, uuid: str) -> Any:
+        if not self._is_open:
+            why = "NVML is not open, because the driver is away"
+            raise NvmlError(f"GPU {uuid}", why, pynvml.NVML_ERROR_UNINITIALIZED)
+        if uuid not in self._handles:
+            handle = _ask(f"GPU {uuid}", pynvml.nvmlDeviceGetHandleByUUID, uuid)
+            self._handles[uuid] = handle
+            self._uuids[_address(handle)] = uuid
+        return self._handles[uuid]
+
+
+def _ask(asked: str, call: Callable[..., Any], *arguments: Any) -> Any:
+    try:
+        return call(*arguments)
+    except pynvml.NVMLError as error:
+        raise NvmlError(asked, _reason(error), int(error.value)) from None
+    except pynvml.NVMLLibraryMismatchError as error:
+        why = f"the driver is too old for this: {error}"
+        raise NvmlError(asked, why, pynvml.NVML_ERROR_NOT_SUPPORTED) from None
+    except UnicodeDecodeError as error:
+        raise NvmlError(asked, f"the answer is no text: {error}") from None
+
+
+def _ask_or(default: _Default, asked: str, call: Callable[..., Any], *arguments: Any) -> _Default:
+    """The answer, or the default where this GPU or driver does not have such a thing."""
+    try:
+        answer: _Default = _ask(asked, call, *arguments)
+    except NvmlError as error:
+        if not error.is_unsupported:
+            raise
+        return default
+    return answer
+
+
+def _reason(error: Any) -> str:
+    if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
+        return "libnvidia-ml.so.1 was not found: there is no NVIDIA driver, or it is not mounted"
+    if error.value == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
+        return "the driver was updated under its library; restart the agent to load the new one"
+    if error.value == pynvml.NVML_ERROR_NOT_FOUND:
+        return "it is not there any more"
+    return str(error)
+
+
+def _address(handle: Any) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
+
+
+def _sms(handle: Any) -> int:
+    capability = tuple(pynvml.nvmlDeviceGetCudaComputeCapability(handle))
+    cores = int(pynvml.nvmlDeviceGetNumGpuCores(handle))
+    return next((cores // each for since, each in _CORES_PER_SM if capability >= since), 0)
+
+
+def _numa(handle: Any) -> int:
+    """The one node whose memory is nearest; -1 when several are alike."""
+    (mask,) = pynvml.nvmlDeviceGetMemoryAffinity(handle, 1, pynvml.NVML_AFFINITY_SCOPE_NODE)
+    return mask.bit_length() - 1 if mask.bit_count() == 1 else -1
+
+
+def _recovery_action(handle: Any) -> int | None:
+    (field,) = pynvml.nvmlDeviceGetFieldValues(handle, [pynvml.NVML_FI_DEV_GET_GPU_RECOVERY_ACTION])
+    return int(field.value.uiVal) if field.nvmlReturn == pynvml.NVML_SUCCESS else None

@@ -1,0 +1,1 @@
+"""What the agent tells about the node: metrics from one table, health over HTTP."""

@@ -1,0 +1,1 @@
+"""Whether containers keep to what they were given."""

@@ -1,0 +1,279 @@
+"""Whether containers keep to what they were given, judged by what NVML and /proc show; no I/O.
+
+A container's own account (the usage file) is never believed against them: it only explains what
+NVML shows, and what it cannot explain is a breach.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+
+from aliquot.sizes import format_size
+from deviceplugin.booking.sources import ContainerKey
+from deviceplugin.tenants.procfs import FileId, ProcessView
+
+__all__ = [
+    "FOLDER_NAMES",
+    "SLACK_BYTES",
+    "Account",
+    "Breach",
+    "Kind",
+    "Suspicions",
+    "Tenant",
+    "Use",
+    "attribute",
+    "judge",
+]
+
+SLACK_BYTES = 64 << 20
+"""For every process: what drivers take without being asked, such as space for code and stacks."""
+
+CONFIRMED_AFTER = 3
+"""In how many looks in a row a breach must be seen. NVML and the account are read one after the
+other, and a program may allocate in between."""
+
+
+FOLDER_NAMES = 3
+"""How many names at the end of a path tell an allocation's folder."""
+
+
+class Kind(Enum):
+    OVER_CAP = "over-cap"
+    NOT_BOOKED = "not-booked"
+    SHIM_MISSING = "shim-missing"
+    ACCOUNT_DAMAGED = "account-damaged"
+    NOT_ALLOCATED = "not-allocated"
+
+
+@dataclass(frozen=True, slots=True)
+class Tenant:
+    """A container that was given GPUs."""
+
+    id: str
+    key: ContainerKey | None
+    pod_uid: str
+    caps: Mapping[str, int | None]
+    """Memory by GPU; None is no cap."""
+    has_shim: bool = True
+    """Whether it was given the shim; pods may be excused from it."""
+    usages: frozenset[FileId] = frozenset()
+    """Its usage files."""
+    folders: frozenset[tuple[int, int, str]] = frozenset()
+    """Devices of those files, and how their folder shows in a container's mounts: by the last
+    names of its path, or by none where it is a file system of its own."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.key.namespace}/{self.key.pod}/{self.key.container}" if self.key else self.id
+
+
+@dataclass(frozen=True, slots=True)
+class Use:
+    """A process on a GPU, as NVML lists it."""
+
+    gpu: str
+    pid: int
+    used_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """What a container's memory file says."""
+
+    booked_bytes: Mapping[str, int] = field(default_factory=dict)
+    fault: str = ""
+    """Why there is nothing to be read from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Breach:
+    kind: Kind
+    tenant: Tenant | None
+    """None when whoever it is was given nothing."""
+    gpu: str
+    pod_uid: str
+    text: str
+    """What is, what should be, and what to do."""
+    pid: int = 0
+
+    @property
+    def identity(self) -> tuple[str, str, str, int]:
+        """The same for the same breach in the next look."""
+        who = self.tenant.id if self.tenant is not None else self.pod_uid
+        return self.kind.value, who, self.gpu, self.pid
+
+
+def attribute(processes: Mapping[int, ProcessView], tenants: Iterable[Tenant]) -> dict[int, Tenant]:
+    """Whose container each process runs in.
+
+    A process that has the container's files mapped or mounted is certain. Another one of the same
+    container follows it; else the pod decides, if it has only one container with GPUs.
+    """
+    by_usage: dict[FileId, Tenant] = {}
+    by_folder: dict[tuple[int, int, str], Tenant] = {}
+    by_pod: dict[str, list[Tenant]] = defaultdict(list)
+    for tenant in tenants:
+        by_usage.update(dict.fromkeys(tenant.usages, tenant))
+        by_folder.update(dict.fromkeys(tenant.folders, tenant))
+        if tenant.pod_uid:
+            by_pod[tenant.pod_uid].append(tenant)
+    found: dict[int, Tenant] = {}
+    by_container: dict[str, Tenant] = {}
+    for pid, process in processes.items():
+        owner = _by_files(process, by_usage, by_folder)
+        if owner is not None:
+            found[pid] = owner
+            if process.container_id:
+                by_container[process.container_id] = owner
+    for pid, process in processes.items():
+        if pid in found:
+            continue
+        owner = by_container.get(process.container_id)
+        siblings = by_pod.get(process.pod_uid, [])
+        if owner is None and len(siblings) == 1:
+            owner = siblings[0]
+        if owner is not None:
+            found[pid] = owner
+    return found
+
+
+def _by_files(
+    process: ProcessView,
+    by_usage: Mapping[FileId, Tenant],
+    by_folder: Mapping[tuple[int, int, str], Tenant],
+) -> Tenant | None:
+    for usage in process.usages:
+        if usage in by_usage:
+            return by_usage[usage]
+    for mount in process.mounts:
+        # A file system of its own is mounted at its root; a plain folder is known by its name.
+        tail = "/".join(mount.root.split("/")[-FOLDER_NAMES:]).strip("/")
+        owner = by_folder.get((mount.major, mount.minor, tail))
+        if owner is not None:
+            return owner
+    return None
+
+
+def judge(
+    uses: Iterable[Use],
+    processes: Mapping[int, ProcessView],
+    owners: Mapping[int, Tenant],
+    accounts: Mapping[str, Account],
+    shims: frozenset[int],
+) -> list[Breach]:
+    """All that is wrong at this moment. `accounts` are by tenant, `shims` the inodes of ours."""
+    breaches: list[Breach] = []
+    used: dict[tuple[str, str], int] = Counter()
+    count: dict[tuple[str, str], int] = Counter()
+    seen: dict[str, Tenant] = {}
+    for use in uses:
+        owner, process = owners.get(use.pid), processes.get(use.pid)
+        if owner is None or use.gpu not in owner.caps:
+            if process is not None and process.pod_uid:
+                breaches.append(_not_allocated(use, owner, process.pod_uid))
+            continue
+        if owner.caps[use.gpu] is None:
+            continue  # the whole GPU is its own: there is nothing that it could take from others
+        seen[owner.id] = owner
+        used[owner.id, use.gpu] += use.used_bytes or 0
+        count[owner.id, use.gpu] += 1
+        if owner.has_shim and process is not None and not process.shims & shims:
+            breaches.append(_shim_missing(use, owner))
+    for (tenant_id, gpu), used_bytes in used.items():
+        tenant = seen[tenant_id]
+        slack_bytes = SLACK_BYTES * count[tenant_id, gpu]
+        cap_bytes = tenant.caps[gpu]
+        if cap_bytes is not None and used_bytes > cap_bytes + slack_bytes:
+            breaches.append(_over_cap(tenant, gpu, used_bytes, cap_bytes))
+        account = accounts.get(tenant_id)
+        if account is None or not tenant.has_shim:
+            continue
+        booked_bytes = account.booked_bytes.get(gpu, 0)
+        if account.fault:
+            breaches.append(_account_damaged(tenant, gpu, account.fault))
+        elif used_bytes > booked_bytes + slack_bytes:
+            breaches.append(_not_booked(tenant, gpu, used_bytes, booked_bytes))
+    return breaches
+
+
+def _over_cap(tenant: Tenant, gpu: str, used_bytes: int, cap_bytes: int) -> Breach:
+    return Breach(
+        Kind.OVER_CAP,
+        tenant,
+        gpu,
+        tenant.pod_uid,
+        f"{tenant.name} has {format_size(used_bytes)} of {gpu}, its cap is "
+        f"{format_size(cap_bytes)}: it takes memory past the shim. End it, or give it a GPU of "
+        "its own",
+    )
+
+
+def _not_booked(tenant: Tenant, gpu: str, used_bytes: int, booked_bytes: int) -> Breach:
+    return Breach(
+        Kind.NOT_BOOKED,
+        tenant,
+        gpu,
+        tenant.pod_uid,
+        f"{tenant.name} has {format_size(used_bytes)} of {gpu} but accounts for "
+        f"{format_size(booked_bytes)}: it takes memory past the shim, or has changed its account",
+    )
+
+
+def _account_damaged(tenant: Tenant, gpu: str, fault: str) -> Breach:
+    return Breach(
+        Kind.ACCOUNT_DAMAGED,
+        tenant,
+        gpu,
+        tenant.pod_uid,
+        f"{tenant.name} has damaged its account: {fault}. It gets no more GPU memory; restart it",
+    )
+
+
+def _shim_missing(use: Use, tenant: Tenant) -> Breach:
+    return Breach(
+        Kind.SHIM_MISSING,
+        tenant,
+        use.gpu,
+        tenant.pod_uid,
+        f"process {use.pid} of {tenant.name} uses {use.gpu} without the shim, so nothing limits "
+        "it: it is linked statically or against musl, or has removed the preload",
+        use.pid,
+    )
+
+
+def _not_allocated(use: Use, owner: Tenant | None, pod_uid: str) -> Breach:
+    who = owner.name if owner is not None else f"the pod {pod_uid}"
+    return Breach(
+        Kind.NOT_ALLOCATED,
+        owner,
+        use.gpu,
+        pod_uid,
+        f"process {use.pid} of {who} uses {use.gpu}, which was not given to it: it is privileged "
+        "or sets NVIDIA_VISIBLE_DEVICES; let it request its GPU",
+        use.pid,
+    )
+
+
+@dataclass(slots=True)
+class Suspicions:
+    """Breaches over time: each is told once, when it has been seen often enough in a row."""
+
+    _seen: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
+    _current: tuple[Breach, ...] = ()
+
+    def confirm(self, breaches: Iterable[Breach]) -> list[Breach]:
+        """Those that are certain as of this look and were not before."""
+        now = {breach.identity: breach for breach in breaches}
+        self._seen = {identity: self._seen.get(identity, 0) + 1 for identity in now}
+        self._current = tuple(
+            breach for identity, breach in now.items() if self._seen[identity] >= CONFIRMED_AFTER
+        )
+        return [
+            breach for breach in self._current if self._seen[breach.identity] == CONFIRMED_AFTER
+        ]
+
+    @property
+    def current(self) -> tuple[Breach, ...]:
+        """Confirmed, and still so."""
+        return self._current

@@ -1,0 +1,253 @@
+"""Looks at NVML, /proc and the usage files once a second, and tells when a tenant breaks out."""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from deviceplugin.booking.allocator import ContainerAllocation
+from deviceplugin.gpus.nvml import Nvml, NvmlError
+from deviceplugin.tenants.judgement import (
+    FOLDER_NAMES,
+    Account,
+    Breach,
+    Kind,
+    Suspicions,
+    Tenant,
+    Use,
+    attribute,
+    judge,
+)
+from deviceplugin.tenants.procfs import ProcessView, ProcFs, file_id
+from shim import limits, usage
+from shim.limits import LimitsError
+from shim.usage import UsageError
+
+__all__ = ["LOOK_S", "TenantWatch"]
+
+LOOK_S = 1.0
+"""With three looks for certainty, a breach is told within four seconds."""
+
+VIEW_S = 10.0
+"""How long what /proc said of a process is believed; it may execute another program meanwhile."""
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Seen:
+    start_ticks: int
+    at_s: float
+    view: ProcessView
+
+    def is_stale(self, now_s: float) -> bool:
+        """What exculpates is believed for a while, what incriminates is looked at again."""
+        return not (self.view.shims and self.view.usages) or now_s - self.at_s > VIEW_S
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    allocation: ContainerAllocation
+    at_s: float
+    tenant: Tenant
+
+    def is_stale(self, now_s: float) -> bool:
+        """Who has no files cannot be recognised by them, so they are looked for again."""
+        return not self.tenant.usages or now_s - self.at_s > VIEW_S
+
+
+class TenantWatch(threading.Thread):
+    """Tells `report` of every breach once, from its own thread."""
+
+    def __init__(
+        self,
+        nvml: Nvml,
+        gpus: Callable[[], Iterable[str]],
+        allocations: Callable[[], Iterable[ContainerAllocation]],
+        shims: Callable[[], Iterable[Path]],
+        report: Callable[[Breach], None],
+        proc: Path = Path("/proc"),
+        is_excused: Callable[[ContainerAllocation], bool] = lambda _: False,
+    ) -> None:
+        """`gpus` are uuids, `shims` all versions of the library that containers may have loaded.
+
+        `is_excused` tells containers that were not given the shim, because their pod asked so.
+        """
+        super().__init__(name="tenants", daemon=True)
+        self._nvml = nvml
+        self._gpus = gpus
+        self._allocations = allocations
+        self._shims = shims
+        self._report = report
+        self._is_excused = is_excused
+        self._proc = ProcFs(proc)
+        self._views: dict[int, _Seen] = {}
+        self._known: dict[str, _Known] = {}
+        self._suspects: list[ContainerAllocation] = []
+        self._suspicions = Suspicions()
+        self._stopping = threading.Event()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        if self.is_alive():
+            self.join()
+
+    @property
+    def breaches(self) -> tuple[Breach, ...]:
+        """Those that last; from any thread."""
+        return self._suspicions.current
+
+    def run(self) -> None:
+        while not self._stopping.wait(LOOK_S):
+            try:
+                self.look()
+            except Exception:  # one tenant's files must not end the watch over all others
+                _log.exception("looking after the tenants failed; trying again")
+
+    def look(self) -> None:
+        """One look; a breach is told in the look that makes it certain."""
+        # Whoever seemed to have too much is read before and after NVML: what was freed in between
+        # still explains what NVML has seen.
+        before = {each.id: _account(each) for each in self._suspects}
+        uses = self._uses()
+        allocations = {each.id: each for each in self._allocations()} if uses else {}
+        processes = self._processes({use.pid for use in uses})
+        owners = attribute(processes, self._tenants_of(allocations))
+        # Only those who use a GPU have their files read: others may be many.
+        busy = {
+            tenant.id: replace(tenant, caps=_caps(allocations[tenant.id]))
+            for tenant in owners.values()
+        }
+        owners = {pid: busy[tenant.id] for pid, tenant in owners.items()}
+        accounts = {
+            name: _larger(before.get(name), _account(allocations[name]))
+            for name in busy
+            if allocations[name].memory_usage is not None
+        }
+        found = judge(uses, processes, owners, accounts, self._inodes())
+        suspects = {
+            each.tenant.id for each in found if each.kind is Kind.NOT_BOOKED and each.tenant
+        }
+        self._suspects = [allocations[name] for name in suspects]
+        for breach in self._suspicions.confirm(found):
+            _log.warning("%s", breach.text)
+            self._report(breach)
+
+    def _tenants_of(self, allocations: Mapping[str, ContainerAllocation]) -> list[Tenant]:
+        """Where their files are changes only when they are made or a tenant replaces them."""
+        now_s = time.monotonic()
+        known: dict[str, _Known] = {}
+        for name, allocation in allocations.items():
+            before = self._known.get(name)
+            if before is None or before.allocation != allocation or before.is_stale(now_s):
+                has_shim = not self._is_excused(allocation)
+                before = _Known(allocation, now_s, _tenant(allocation, has_shim))
+            known[name] = before
+        self._known = known
+        return [each.tenant for each in known.values()]
+
+    def _uses(self) -> list[Use]:
+        uses = []
+        for uuid in self._gpus():
+            try:
+                listed = self._nvml.processes(uuid)
+            except NvmlError as error:
+                _log.debug("no processes: %s", error)  # health tells of GPUs that do not answer
+                continue
+            uses += [Use(uuid, process.pid, process.used_bytes) for process in listed]
+        return uses
+
+    def _processes(self, pids: Iterable[int]) -> Mapping[int, ProcessView]:
+        now_s = time.monotonic()
+        seen: dict[int, _Seen] = {}
+        for pid in pids:
+            start_ticks = self._proc.start_ticks(pid)
+            if start_ticks is None:
+                continue  # it has ended
+            known = self._views.get(pid)
+            if known is None or known.start_ticks != start_ticks or known.is_stale(now_s):
+                view = self._proc.view(pid)
+                known = _Seen(start_ticks, now_s, view) if view is not None else None
+            if known is not None:
+                seen[pid] = known
+        self._views = seen
+        return {pid: each.view for pid, each in seen.items()}
+
+    def _inodes(self) -> frozenset[int]:
+        inodes = set()
+        for path in self._shims():
+            try:
+                inodes.add(file_id(path).inode)
+            except OSError:
+                continue  # an old version that was just removed
+        return frozenset(inodes)
+
+
+def _tenant(allocation: ContainerAllocation, has_shim: bool) -> Tenant:
+    """As it can be recognised; what it may have is read when it uses something."""
+    usages, folders = set(), set()
+    for path in (allocation.memory_usage, allocation.compute_usage):
+        if path is None:
+            continue
+        try:
+            folder = file_id(path.parent)
+            has_own_device = folder.device != file_id(path.parent.parent).device
+            tail = "" if has_own_device else "/".join(path.parent.parts[-FOLDER_NAMES:])
+            folders.add((*folder.device, tail))
+            usages.add(file_id(path))
+        except OSError:
+            continue  # removed by the tenant, or by us
+    return Tenant(
+        id=allocation.id,
+        key=allocation.key,
+        pod_uid=allocation.pod_uid,
+        caps={},
+        has_shim=has_shim and allocation.memory_limits is not None,
+        usages=frozenset(usages),
+        folders=frozenset(folders),
+    )
+
+
+def _caps(allocation: ContainerAllocation) -> dict[str, int | None]:
+    """As enforced at this moment. Nothing is read from it by mistake: an unreadable file is no cap
+    here, and the shim gives no GPU at all for it."""
+    caps: dict[str, int | None] = dict.fromkeys(allocation.gpus)
+    if allocation.memory_limits is not None:
+        try:
+            present = limits.read(allocation.memory_limits, limits.Kind.MEMORY)
+        except (OSError, LimitsError) as error:
+            _log.debug("no limits of %s: %s", allocation.id, error)
+        else:
+            caps |= {device.uuid: device.limit_bytes for device in present.devices}
+    return caps
+
+
+def _account(allocation: ContainerAllocation) -> Account:
+    """What the tenant says. Nothing in the file can make this fail."""
+    path = allocation.memory_usage
+    assert path is not None
+    try:
+        said = usage.read(path, limits.Kind.MEMORY)
+    except FileNotFoundError:
+        return Account(fault="the usage file was removed")
+    except OSError as error:
+        return Account(fault=f"the usage file cannot be read: {error.strerror}")
+    except UsageError as error:
+        return Account(fault=str(error).removeprefix(f"{path} "))
+    booked: Counter[str] = Counter()
+    for process in said.processes:
+        for gpu, held_bytes in zip(allocation.gpus, process.held_bytes, strict=False):
+            booked[gpu] += held_bytes
+    return Account(booked)
+
+
+def _larger(one: Account | None, other: Account) -> Account:
+    if one is None or one.fault or other.fault:
+        return other
+    gpus = one.booked_bytes.keys() | other.booked_bytes.keys()
+    return Account(
+        {gpu: max(one.booked_bytes.get(gpu, 0), other.booked_bytes.get(gpu, 0)) for gpu in gpus}
+    )
