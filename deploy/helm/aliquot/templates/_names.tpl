@@ -29,7 +29,7 @@ extenders:
     preemptVerb: preempt
     bindVerb: bind
     # The scheduler's own scores add up to some hundred points; ours are multiplied by ten times this.
-    weight: 100
+    weight: 1000
     nodeCacheCapable: true
     # Without the extender nobody knows which GPU has room: pods wait for it.
     ignorable: false
