@@ -8,10 +8,10 @@ PYTEST := $(BIN)/python -m pytest -q --no-header
 FAST := not slow
 
 .DEFAULT_GOAL := help
-.PHONY: help setup native test test-all check demo bench release lock format clean
+.PHONY: help setup native test test-all e2e check demo bench release lock format clean
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z0-9-]+:.*## / {printf "  make %-9s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/.ready native ## a .venv with the locked packages, and the native parts
 
@@ -32,6 +32,9 @@ test: native ## the fast suite
 
 test-all: ## the slow clients and the long runs, too
 	@$(MAKE) --no-print-directory test FAST="slow or not slow"
+
+e2e: native ## a real cluster on this machine (as root; the first time compiles Kubernetes, half an hour)
+	@$(BIN)/python -m tests.e2e
 
 check: native ## style, types, layers, generated files
 	@$(BIN)/ruff check .
