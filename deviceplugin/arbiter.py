@@ -1,6 +1,5 @@
 """The compute arbiter between the containers of this node, as the agent hosts it."""
 
-import logging
 import os
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -11,10 +10,7 @@ from deviceplugin.gpus.nvml import Nvml
 
 __all__ = ["NodeArbiter"]
 
-RETRY_S = 5.0
-
 _TASKS = Path("/proc/self/task")
-_log = logging.getLogger(__name__)
 
 
 class NodeArbiter(Arbitration):
@@ -30,14 +26,6 @@ class NodeArbiter(Arbitration):
         when GPUs come or recover."""
         samples = nvml.utilization if nvml is not None else None
         super().__init__(lock, lambda: members_of(allocations()), samples)
-
-    def run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                super().run()
-            except Exception:  # shares stay guaranteed meanwhile, only nobody may borrow
-                _log.exception("the compute arbiter failed; it starts again in %g s", RETRY_S)
-                self._stopping.wait(RETRY_S)
 
     @property
     def cpu_s(self) -> float:

@@ -280,3 +280,23 @@ def test_a_running_pod_is_resized(kubelet: Kubelet, server: ApiServer, agent: Ag
     agent.start_and_wait()
     kubelet.start_in_time(pod)
     assert caps_of(options) == {gpu: 8 * UNIT_BYTES}
+
+
+def test_uninstalling_takes_the_inventory_back(server: ApiServer, agent: AgentProcess) -> None:
+    def inventory() -> str | None:
+        found = server.get(f"/api/v1/nodes/{NODE}")
+        assert found is not None
+        text: str | None = found["metadata"]["annotations"].get(names.INVENTORY)
+        return text
+
+    server.wait_for(inventory)
+    assert agent.terminate() == 0
+    result = agent.run("--uninstall")
+    assert result.returncode == 0, result.stderr
+    assert result.stdout.endswith(", and the annotation on the Node\n")
+    assert inventory() is None
+    agent.state.mkdir()
+    with server.away():
+        result = agent.run("--uninstall")
+    assert result.returncode == 0, result.stderr
+    assert "the annotation on the Node stays: the API server" in result.stdout
