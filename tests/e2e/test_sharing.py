@@ -1,6 +1,8 @@
 """Pods share GPUs: each sees its slice, is refused at its cap, gets its compute, waits for room."""
 
 import json
+import subprocess
+import sys
 
 import pytest
 
@@ -61,6 +63,17 @@ def test_a_pod_waits_with_its_reason_and_starts_when_there_is_room(
     workloads.start(pod("late", "see", "wait", memory="45Gi", compute=40))
     workloads.await_description("late", "has the most free memory: 35 of 45 GiB asked")
     assert workloads.phase("late") == "Pending"
+    told = subprocess.run(
+        [
+            *(sys.executable, "-m", "aliquot.cli", "explain", "late"),
+            f"--kubeconfig={installed.cluster.control_plane.admin}",
+        ],
+        check=True,
+        capture_output=True,
+        text=True,
+    ).stdout
+    assert "its GPUs are free on none of 2 nodes" in told
+    assert "35 of 80 GiB" in told
 
     workloads.end("full-0")
     workloads.await_phase("late")
