@@ -1,12 +1,11 @@
 """Pods that stand in the API server and at the kubelet alike."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 from aliquot.protocol import names
 from aliquot.protocol.assignment import Assignment, Slice, encode
-from tests.apiserver import ApiServer
+from tests.apiserver import ApiServer, write_kubeconfig
 from tests.kubelet import Pod, Role
 
 __all__ = ["NODE", "bound", "kubeconfig", "plan", "pod_path"]
@@ -51,13 +50,4 @@ def plan(uuid: str, memory: int, compute: int, container: str = "main") -> str:
 
 
 def kubeconfig(server: ApiServer, path: Path) -> str:
-    content = {
-        "apiVersion": "v1",
-        "kind": "Config",
-        "clusters": [{"name": "test", "cluster": {"server": server.url}}],
-        "users": [{"name": "agent", "user": {}}],
-        "contexts": [{"name": "test", "context": {"cluster": "test", "user": "agent"}}],
-        "current-context": "test",
-    }
-    path.write_text(json.dumps(content))
-    return str(path)
+    return str(write_kubeconfig(server.url, path))

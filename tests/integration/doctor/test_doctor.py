@@ -19,7 +19,7 @@ from aliquot.doctor.node import check_node
 from aliquot.protocol import names
 from shim import limits
 from shim.limits import DeviceLimits, Kind, Limits
-from tests.apiserver import ApiServer, node
+from tests.apiserver import ApiServer, node, write_kubeconfig
 from tests.simulated import simulated_node
 
 ROOT = Path(__file__).parents[3]
@@ -95,24 +95,9 @@ def test_a_node_is_judged_by_its_kubelet_and_its_ways_to_gpus(root: Path) -> Non
     assert "CDI" in access.text
 
 
-def kubeconfig(url: str, folder: Path) -> Path:
-    path = folder / "config"
-    path.write_text(
-        json.dumps(
-            {
-                "current-context": "test",
-                "clusters": [{"name": "test", "cluster": {"server": url}}],
-                "contexts": [{"name": "test", "context": {"cluster": "test", "user": "test"}}],
-                "users": [{"name": "test", "user": {}}],
-            }
-        )
-    )
-    return path
-
-
 def test_a_cluster_is_judged_by_its_nodes_and_webhook(tmp_path: Path) -> None:
     with ApiServer() as server:
-        path = kubeconfig(server.url, tmp_path)
+        path = write_kubeconfig(server.url, tmp_path / "config")
         server.add(node("good", memory_units=4, annotations={names.INVENTORY: "{}"}))
         server.add(node("away", annotations={names.INVENTORY: "{}"}))
         findings = list(check_cluster(path, None))

@@ -11,7 +11,7 @@ import pytest
 
 from aliquot.cli import main
 from scheduler_ext.extender import Extender
-from tests.apiserver import ApiServer
+from tests.apiserver import ApiServer, write_kubeconfig
 from tests.extender_cluster import gpu_node, gpu_pod
 
 
@@ -77,19 +77,8 @@ def test_the_extender_is_asked_through_the_api_server(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     asked: list[str] = []
-    config = tmp_path / "config"
     with proxy(asked) as url:
-        named = {"name": "test"}
-        config.write_text(
-            json.dumps(
-                {
-                    "current-context": "test",
-                    "clusters": [{**named, "cluster": {"server": url}}],
-                    "contexts": [{**named, "context": {"cluster": "test", "user": "test"}}],
-                    "users": [{**named, "user": {}}],
-                }
-            )
-        )
+        config = write_kubeconfig(url, tmp_path / "config")
         assert main(["explain", "p", "-n", "team", "--kubeconfig", str(config)]) == 0
     assert "team/p: it is bound to n1" in capsys.readouterr().out
     service = "/api/v1/namespaces/aliquot-system/services/aliquot-extender:scheduler"

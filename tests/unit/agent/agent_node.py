@@ -19,6 +19,8 @@ from deviceplugin.container.files import ContainerFiles, UsageStore
 from deviceplugin.container.gpuaccess import RuntimeAccess
 from deviceplugin.container.grant import Grant
 from deviceplugin.gpus.hardware import Gpu, Hardware
+from shim import limits
+from shim.limits import Kind
 
 __all__ = ["COMPUTE", "MEMORY", "UNIT", "Clock", "Kubelet", "Node", "Pod", "Pods", "gpu", "uuid"]
 
@@ -278,3 +280,16 @@ def refused(run: Callable[[], object]) -> str:
     except (Refusal, Retry) as error:
         return str(error)
     raise AssertionError("it was not refused")
+
+
+def caps(node: Node, pod: Pod, container: str = "main") -> tuple[list[int | None], list[int]]:
+    """What the container's own two files say: bytes and shares, as its mounts lead there."""
+    found = {}
+    for resource in (MEMORY, COMPUTE):
+        grant = node.kubelet.grants.get((pod.uid, container, resource))
+        for mount in grant.mounts if grant is not None else ():
+            if mount.container.name == "limits":
+                found[mount.container.parent.name] = mount.host
+    memory = limits.read(found["memory"], Kind.MEMORY)
+    compute = limits.read(found["compute"], Kind.COMPUTE)
+    return [each.limit_bytes for each in memory.devices], [each.share for each in compute.devices]

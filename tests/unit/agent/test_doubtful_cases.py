@@ -1,0 +1,238 @@
+"""What the kubelet tells twice, late or not at all: nobody is over-booked, nobody mistaken."""
+
+from dataclasses import replace
+
+import pytest
+
+from aliquot.protocol.assignment import Slice
+from aliquot.protocol.request import ContainerRequest, Role
+from deviceplugin.booking.errors import Refusal
+from deviceplugin.booking.sources import ContainerKey, Held
+from shim import limits
+from shim.limits import Kind, Policy
+from tests.unit.agent.agent_node import COMPUTE, MEMORY, Node, Pod, gpu, refused, uuid
+
+
+def test_an_id_that_the_kubelet_lost_and_offers_twice_is_avoided(node: Node) -> None:
+    node.kubelet.random.shuffle = lambda wanted: wanted.sort(reverse=True)  # memory first
+    node.kubelet.during_allocate = node.kubelet.listing  # somebody lists at the wrong moment
+    first = node.pod(memory=8, compute=20)
+    node.kubelet.add(first)
+    assert not node.kubelet.in_use[COMPUTE] & node.kubelet.ids(first, COMPUTE)
+    second = node.run(memory=8, compute=20)
+    for resource in (MEMORY, COMPUTE):
+        assert not node.kubelet.ids(first, resource) & node.kubelet.ids(second, resource)
+
+
+def test_an_id_that_is_handed_out_twice_is_refused(node: Node) -> None:
+    pod = node.run("first")
+    some = node.kubelet.ids(pod, MEMORY)
+    text = refused(lambda: node.allocator.allocate(MEMORY, list(some)[:2]))
+    assert "default/first/main" in text
+    assert "twice" in text
+    assert len(node.allocator.allocations()) == 1
+
+
+def test_a_gpu_that_another_plugin_has_handed_out_is_left_alone(node: Node) -> None:
+    foreign = Held(ContainerKey("x", "theirs", "c"), {"nvidia.com/gpu": frozenset({uuid(0)})})
+    node.allocator.reconcile([], lambda: [foreign])
+    assert {each[2:42] for each, healthy in node.allocator.devices(MEMORY) if healthy} == {uuid(1)}
+    node.allocator.reconcile([], list)
+    assert all(healthy for _, healthy in node.allocator.devices(MEMORY))
+
+
+def test_a_gpu_that_another_plugin_has_just_handed_out_is_avoided(node: Node) -> None:
+    foreign = Held(ContainerKey("x", "theirs", "c"), {"nvidia.com/gpu": frozenset({uuid(0)})})
+    listing = node.kubelet.listing
+    node.kubelet.listing = lambda: [*listing(), foreign]  # type: ignore[method-assign]
+    assert node.gpus_of(node.run()) == {1}
+
+
+def test_a_pod_with_memory_only_waits_with_a_text(node: Node) -> None:
+    pod = node.pod(memory=4, compute=0)
+    node.kubelet.add(pod)
+    text = refused(lambda: node.kubelet.start(pod))
+    assert "aliquot.dev/gpu-compute" in text
+    assert "webhook" in text
+
+
+def test_a_pod_with_a_share_but_no_memory_waits_with_a_text(node: Node) -> None:
+    pod = node.pod(memory=0, compute=30)
+    node.kubelet.add(pod)
+    assert "30 percent" in refused(lambda: node.kubelet.start(pod))
+
+
+def test_a_refusal_says_what_was_asked_and_what_is_there(tmp_path) -> None:
+    node = Node(tmp_path, gpu(0, 40), gpu(1, 40))
+    node.run(memory=20, compute=30)
+    node.run(memory=10, compute=10, plan={"main": (Slice(uuid(1), 10, 10),)})
+    blind = node.pod(memory=48, compute=10, known=False)
+    node.kubelet.random.shuffle = lambda wanted: wanted.sort(reverse=True)  # memory first
+    node.pods.views.clear()
+    with pytest.raises(Refusal) as refusal:
+        node.kubelet.run(blind)
+    assert str(refusal.value).startswith(
+        "needs 48 units (12 GiB) on one GPU; GPU 1 has the most: 30 units (7.5 GiB)"
+    )
+
+
+def test_the_policy_reaches_the_limits_when_the_pod_becomes_known(node: Node) -> None:
+    pod = node.pod("static", known=False, policy="best-effort", weight=7)
+    node.kubelet.run(pod)
+    (held,) = node.allocator.allocations()
+    assert held.compute_limits is not None
+    assert limits.read(held.compute_limits, Kind.COMPUTE).policy is Policy.FIXED
+    node.allocator.learn(pod.view())
+    now = limits.read(held.compute_limits, Kind.COMPUTE)
+    assert (now.policy, now.weight) == (Policy.BEST_EFFORT, 7)
+    node.restart_agent()
+    assert limits.read(held.compute_limits, Kind.COMPUTE).policy is Policy.BEST_EFFORT
+
+
+def test_without_a_list_the_second_half_follows_the_first(node: Node) -> None:
+    node.kubelet.list_fails = True
+    for _ in range(6):
+        pod = node.pod(memory=5, compute=30)
+        node.kubelet.add(pod)
+        assert len(node.gpus_of(pod)) == 1
+    node.kubelet.list_fails = False
+    node.reconcile()
+    assert len(node.allocator.allocations()) == 6
+
+
+def test_without_a_list_the_oldest_fitting_plan_is_followed(node: Node) -> None:
+    node.kubelet.list_fails = True
+    pod = node.pod(plan={"main": (Slice(uuid(1), 4, 20),)})
+    node.kubelet.add(pod)
+    assert node.gpus_of(pod) == {1}
+
+
+def test_a_pod_whose_name_was_an_older_pods_is_not_taken_for_it(node: Node) -> None:
+    old = node.run("web-0", memory=16, compute=100)
+    other = node.run("filler", memory=16, compute=100)
+    node.kubelet.end(old)
+    new = node.run("web-0", memory=16, compute=100)
+    assert node.gpus_of(new) != node.gpus_of(other)
+    uids = {each.pod_uid for each in node.allocator.allocations()}
+    assert uids == {new.uid, other.uid}
+
+
+def test_a_pod_that_makes_no_sense_is_refused_with_its_own_text(node: Node) -> None:
+    pod = node.pod()
+    view = replace(pod.view(), request=None, refusal="aliquot.dev/gpus must be a whole number")
+    node.pods.views[pod.namespace, pod.name] = view
+    assert refused(lambda: node.kubelet.run(pod)) == "aliquot.dev/gpus must be a whole number"
+
+
+def test_the_pod_that_has_its_other_half_is_the_one_that_is_admitted(node: Node) -> None:
+    # An older pod of the same size is listed too, and nothing of it is allocated yet.
+    waiting = node.pod("waiting", plan={"main": (Slice(uuid(0), 4, 20),)})
+    node.kubelet.active[waiting.uid] = waiting
+    half = node.pod("half", plan={"main": (Slice(uuid(1), 4, 20),)})
+    node.kubelet.active[half.uid] = half
+    memory = [f"m-{uuid(1)}-{number}" for number in range(4)]
+    node.allocator.allocate(MEMORY, memory)
+    node.kubelet.held[half.uid, "main", MEMORY] = frozenset(memory)
+    for pod, created_s in ((waiting, 1.0), (half, 2.0)):
+        view = replace(pod.view(), created_s=created_s)
+        node.pods.views[pod.namespace, pod.name] = view
+    offered = [each for each, _ in node.allocator.devices(COMPUTE)]
+    chosen = node.allocator.preferred(COMPUTE, offered, [], 20, node.kubelet.listing, node.pods)
+    assert {each[2:42] for each in chosen} == {uuid(1)}
+
+
+def test_two_containers_that_are_asked_for_at_once_are_answered_with_different_ids(
+    tmp_path,
+) -> None:
+    node = Node(tmp_path, gpu(0))
+    pods = [node.pod(f"pod-{number}", memory=8, compute=20) for number in range(3)]
+    offered = [each for each, _ in node.allocator.devices(MEMORY)]
+    chosen = []
+    for pod in pods[:2]:
+        node.kubelet.active = {pod.uid: pod}
+        chosen.append(
+            node.allocator.preferred(MEMORY, offered, [], 8, node.kubelet.listing, node.pods)
+        )
+    assert not set(chosen[0]) & set(chosen[1])
+    node.kubelet.active = {pods[2].uid: pods[2]}
+    ask = (MEMORY, offered, [], 8, node.kubelet.listing, node.pods)
+    assert "0 units" in refused(lambda: node.allocator.preferred(*ask))
+    # An Allocate that has not come by now will not come.
+    node.clock.now_s += 2
+    assert len(node.allocator.preferred(*ask)) == 8
+
+
+def test_a_whole_gpu_pod_that_runs_is_not_taken_for_one_that_waits_for_memory(node: Node) -> None:
+    node.kubelet.run(node.pod("whole", memory=0, compute=100, known=False))
+    node.kubelet.random.shuffle = lambda wanted: wanted.sort(reverse=True)  # memory first
+    node.kubelet.run(pod := node.pod("next", known=False))
+    assert node.gpus_of(pod) == {1}
+
+
+def test_memory_that_the_kubelet_still_takes_for_withdrawn_is_not_counted_on(node: Node) -> None:
+    whole = node.run("whole", memory=0, compute=100)
+    assert node.gpus_of(whole) == {0}
+    node.kubelet.end(whole)
+    node.kubelet.random.shuffle = lambda wanted: wanted.sort()  # compute first
+    assert node.gpus_of(node.run(memory=4, compute=20)) == {1}
+
+
+def test_halves_on_different_gpus_are_never_started(node: Node) -> None:
+    pod = node.pod("apart")
+    node.kubelet.active[pod.uid] = pod
+    for resource, some in (
+        (MEMORY, [f"m-{uuid(0)}-{number}" for number in range(4)]),
+        (COMPUTE, [f"c-{uuid(1)}-{number}" for number in range(20)]),
+    ):
+        node.allocator.allocate(resource, some)
+        node.kubelet.held[pod.uid, "main", resource] = frozenset(some)
+    text = refused(lambda: node.kubelet.start(pod))
+    assert "GPU 0" in text
+    assert "GPU 1" in text
+
+
+def test_who_starts_while_the_kubelet_is_asked_for_its_list_is_not_freed_by_it(node: Node) -> None:
+    pod = node.pod()
+
+    def old_list() -> list[Held]:
+        listed = node.kubelet.listing()
+        node.kubelet.run(pod)
+        return listed
+
+    node.allocator.reconcile([], old_list)
+    assert [each.pod_uid for each in node.allocator.allocations()] == [pod.uid]
+
+
+def test_ids_that_an_init_container_passed_on_as_they_were_are_the_app_containers(
+    node: Node,
+) -> None:
+    init = ContainerRequest("init", 4, 20, Role.INIT)
+    pod = node.pod("p", 4, 20, init)
+    node.kubelet.run(pod)
+    assert node.kubelet.ids(pod, MEMORY) == node.kubelet.ids(pod, MEMORY, "init")
+    # The checkpoint has its entries in any order.
+    for _ in range(2):
+        node.kubelet.held = dict(reversed(node.kubelet.held.items()))
+        node.restart_agent(forget=True)
+        (held,) = node.allocator.allocations()
+        assert held.key == ContainerKey("default", "p", "main")
+    assert node.allocator.resize(pod.uid, "main", 6, 30).changed
+
+
+def test_whom_we_only_guessed_without_a_list_is_not_taken_for_gone_later(node: Node) -> None:
+    # A half that nobody completes looks like the next container's partner.
+    init = ContainerRequest("init", 1, 30, Role.INIT)
+    stray = Pod("stray", (init, ContainerRequest("main", 1, 5)), "uid-stray")
+    node.kubelet.add(stray)
+    node.kubelet.list_fails = True
+    blind = node.pod("blind", memory=10, compute=20, known=False)
+    node.kubelet.add(blind)
+    node.kubelet.list_fails = False
+    node.kubelet.end(stray)
+    node.clock.now_s += 2
+    # Were it gone, its ids would count as free where the kubelet has them in use.
+    pod = node.run("next", memory=12, compute=20)
+    assert node.gpus_of(pod) != node.gpus_of(blind)
+    node.kubelet.start(blind)
+    held = {each.key.pod for each in node.allocator.allocations() if each.key}
+    assert held >= {"blind", "next"}
