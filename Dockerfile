@@ -24,8 +24,9 @@ COPY aliquot aliquot
 COPY deviceplugin deviceplugin
 COPY scheduler_ext scheduler_ext
 # Debian's own Python has its configuration in a folder that a compiler for another glibc does not search.
-RUN --mount=type=cache,target=/root/.cache/zig \
-    arch=$(uname -m)-linux-gnu && mkdir /opt/include && ln -s /usr/include/$arch /opt/include/$arch \
+RUN --mount=type=cache,target=/var/cache/zig \
+    export ZIG_GLOBAL_CACHE_DIR=/var/cache/zig \
+    && arch=$(uname -m)-linux-gnu && mkdir /opt/include && ln -s /usr/include/$arch /opt/include/$arch \
     && ALIQUOT_CC="/opt/build/bin/python -m ziglang cc -target $arch.2.17 -idirafter /opt/include" \
       /opt/build/bin/python -m build --wheel --no-isolation -o /wheels > /dev/null \
     && /opt/build/bin/pip --python /opt/aliquot/bin/python3 install -q --no-cache-dir --no-deps \

@@ -1,8 +1,9 @@
 """What the driver's error numbers (Xids) mean for those who share a GPU.
 
-From NVIDIA's catalogue of Xids. Only numbers that say nothing about the hardware are listed here;
-every other one counts as fatal, because a GPU that is withdrawn for nothing comes back after a few
-seconds of passing probes, and one that is kept for nothing takes pods down with it.
+After the meanings that NVIDIA publishes; none was tried on hardware. Only numbers that say nothing
+about the hardware are listed here; every other one counts as fatal, because a GPU that is withdrawn
+for nothing comes back after a few seconds of passing probes, and one that is kept for nothing takes
+pods down with it.
 """
 
 import enum
