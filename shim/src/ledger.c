@@ -98,6 +98,25 @@ COLD static void add_surely(struct holding *holding, uint64_t code)
         slots_settle(holding);
 }
 
+/*
+ * The other way round: from our word first. Were it the truth first, another thread could settle
+ * the word by it before we subtract from the word as well, and for that moment it would say too
+ * little. False: the word does not say the truth now.
+ */
+static inline bool subtract(struct holding *holding, uint64_t code)
+{
+    uint64_t *own = private_load(holding->own);
+    shared_add(own, -code);
+    uint64_t truth = __atomic_sub_fetch(&holding->truth, code, __ATOMIC_RELAXED);
+    return likely(shared_load(own) == truth);
+}
+
+COLD static void subtract_surely(struct holding *holding, uint64_t code)
+{
+    if (!subtract(holding, code))
+        slots_settle(holding);
+}
+
 /* Always true, to be the last call of those who have kept a reservation. */
 COLD static bool raise_peak(struct holding *holding, uint64_t sum_word)
 {
@@ -148,7 +167,7 @@ static bool try_once(struct holding *holding, uint64_t bytes, int walks)
         if (fits(holding) || (slots_total(holding) <= private_load(holding->cap_bytes)))
             return true;
     }
-    add_surely(holding, -(bytes * USAGE_CODE));
+    subtract_surely(holding, bytes * USAGE_CODE);
     return false;
 }
 
@@ -209,7 +228,7 @@ COLD static bool reserve_slowly(unsigned device, uint64_t bytes)
 
 COLD static bool take_back_and_reserve(unsigned device, uint64_t bytes)
 {
-    add_surely(holding_of(device), -(bytes * USAGE_CODE));
+    subtract_surely(holding_of(device), bytes * USAGE_CODE);
     return reserve_slowly(device, bytes);
 }
 
@@ -245,17 +264,16 @@ COLD static void release_slowly(struct holding *holding, uint64_t code)
     if (!account_refresh())
         return;
     uint64_t held = private_load(holding->truth) - USAGE_FREE;
-    add_surely(holding, -(code < held ? code : held));
+    subtract_surely(holding, code < held ? code : held);
 }
 
 void ledger_release(unsigned device, uint64_t bytes)
 {
     struct holding *holding = holding_of(device);
-    uint64_t word;
     uint64_t code = bytes * USAGE_CODE;
     if (unlikely(!account_has_slot() || private_load(holding->truth) <= code))
         release_slowly(holding, code);
-    else if (unlikely(!add(holding, -code, &word)))
+    else if (unlikely(!subtract(holding, code)))
         slots_settle(holding);
 }
 

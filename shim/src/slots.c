@@ -119,10 +119,10 @@ void slots_sweep(void)
 /* --- repairing ----------------------------------------------------------------------------- */
 
 /*
- * Threads of this process add to the truth first and to the word after. Whoever finds the two
- * different (another thread is between its additions, or the word was damaged) brings them together
- * here: the truth is read after the word, so the comparison can only succeed with a word that
- * contains everything the truth does.
+ * Threads of this process add to the truth first and to the word after, and subtract from the word
+ * first: the truth always contains what is kept. Whoever finds the two different (another thread is
+ * half-way, or the word was damaged) brings them together here: the truth is read after the word,
+ * so the word that is put there contains everything that is kept, whatever happens in between.
  */
 void slots_settle(struct holding *holding)
 {
