@@ -20,10 +20,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
+from simcluster.kubelet import Kubelet, Pod
+from simcluster.kubelet.endpoint import Endpoint
 from simgpu.node import Node
 from tests.agentprocess import AgentProcess
-from tests.kubelet import Kubelet, Pod
-from tests.kubelet.endpoint import Endpoint
 from tests.simulated import SimulatedNode
 
 GPUS = 16

@@ -9,8 +9,8 @@ import urllib.error
 import urllib.request
 from pathlib import Path
 
+from simcluster.kubelet import Kubelet
 from simgpu.node import LIBRARIES
-from tests.kubelet import Kubelet
 from tests.patience import PATIENCE_S, eventually
 from tests.simulated import SimulatedNode
 

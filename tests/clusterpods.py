@@ -5,8 +5,8 @@ from typing import Any
 
 from aliquot.protocol import names
 from aliquot.protocol.assignment import Assignment, Slice, encode
-from tests.apiserver import ApiServer, write_kubeconfig
-from tests.kubelet import Pod, Role
+from simcluster.apiserver import ApiServer, write_kubeconfig
+from simcluster.kubelet import Pod, Role
 
 __all__ = ["NODE", "bound", "kubeconfig", "plan", "pod_path"]
 

@@ -8,7 +8,7 @@ from typing import Any
 from aliquot.protocol import assignment, inventory, names
 from aliquot.protocol.assignment import Assignment
 from aliquot.protocol.inventory import GpuRecord, Link, NodeInventory
-from tests.apiserver import node, pod
+from simcluster.apiserver import node, pod
 
 __all__ = ["FakeScheduler", "gpu_node", "gpu_pod", "plan_of", "uuid_of"]
 

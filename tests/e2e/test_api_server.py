@@ -1,7 +1,7 @@
 """The fast tests' API server is held against this one."""
 
 from aliquot.kubernetes.client import connect
-from tests.apiserver.conformance import differences
+from tests.conformance import differences
 from tests.e2e.cluster import Cluster
 
 

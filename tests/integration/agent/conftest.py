@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from simcluster.kubelet import Kubelet
 from tests.agentprocess import AgentProcess
-from tests.kubelet import Kubelet
 from tests.simulated import SimulatedNode, simulated_node
 
 

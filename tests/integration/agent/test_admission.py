@@ -5,8 +5,8 @@ import threading
 import pytest
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
-from tests.kubelet import AdmissionError, Container, Kubelet, Pod, Role, StartError
-from tests.kubelet.books import UNIT_BYTES, assert_sound, caps_of, gpus_of, shares_of
+from simcluster.kubelet import AdmissionError, Container, Kubelet, Pod, Role, StartError
+from simcluster.kubelet.books import UNIT_BYTES, assert_sound, caps_of, gpus_of, shares_of
 
 UNITS = 320
 """Of one GPU with 80 GiB."""

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
+from simcluster.kubelet import AdmissionError, Kubelet, Pod
+from simcluster.kubelet.books import UNIT_BYTES, assert_sound, caps_of, gpus_of
 from tests.agentprocess import AgentProcess
-from tests.kubelet import AdmissionError, Kubelet, Pod
-from tests.kubelet.books import UNIT_BYTES, assert_sound, caps_of, gpus_of
 
 UNITS = 320
 

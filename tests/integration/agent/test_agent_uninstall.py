@@ -2,8 +2,8 @@
 
 from collections.abc import Callable
 
+from simcluster.kubelet import Kubelet, Pod
 from tests.agentprocess import AgentProcess
-from tests.kubelet import Kubelet, Pod
 
 
 def test_what_the_agent_put_on_the_node_is_taken_away(

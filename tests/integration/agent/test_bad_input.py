@@ -8,10 +8,10 @@ import pytest
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from deviceplugin.kubelet import wire
 from deviceplugin.kubelet.proto import device_plugin_pb2 as api
+from simcluster.kubelet import AdmissionError, Kubelet, Pod
+from simcluster.kubelet.books import assert_sound
+from simcluster.kubelet.endpoint import CallError, Endpoint
 from tests.agentprocess import AgentProcess
-from tests.kubelet import AdmissionError, Kubelet, Pod
-from tests.kubelet.books import assert_sound
-from tests.kubelet.endpoint import CallError, Endpoint
 
 
 def endpoint(kubelet: Kubelet, resource: str = MEMORY_RESOURCE) -> Endpoint:

@@ -9,14 +9,14 @@ from pathlib import Path
 
 import pytest
 
+from simcluster.kubelet import Kubelet, Pod
+from simcluster.kubelet.containers import NoContainers, check_containers, start_process
+from simcluster.kubelet.runoptions import RunOptions
 from tests.agentprocess import AgentProcess
-from tests.kubelet import Kubelet, Pod
-from tests.kubelet.containers import NoContainers, check_containers, start_process
-from tests.kubelet.runoptions import RunOptions
 from tests.patience import eventually
 from tests.simulated import SimulatedNode, simulated_node
 
-TENANT = Path(__file__).parents[2] / "kubelet" / "tenant.py"
+TENANT = Path(__file__).with_name("tenant.py")
 MIB = 1 << 20
 UNIT_MIB = 256
 SUCCESS, NO_MEMORY = "CUDA_SUCCESS", "CUDA_ERROR_OUT_OF_MEMORY"

@@ -5,9 +5,9 @@ from collections.abc import Callable
 import pytest
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
+from simcluster.kubelet import AdmissionError, Container, Kubelet, Pod
+from simcluster.kubelet.books import gpus_of
 from tests.agentprocess import AgentProcess
-from tests.kubelet import AdmissionError, Container, Kubelet, Pod
-from tests.kubelet.books import gpus_of
 from tests.simulated import SimulatedNode
 
 UNITS = 320

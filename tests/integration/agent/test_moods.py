@@ -3,9 +3,9 @@
 import pytest
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
+from simcluster.kubelet import AdmissionError, Container, Kubelet, Pod, StartError
+from simcluster.kubelet.books import UNIT_BYTES, assert_sound, caps_of, gpus_of
 from tests.agentprocess import AgentProcess
-from tests.kubelet import AdmissionError, Container, Kubelet, Pod, StartError
-from tests.kubelet.books import UNIT_BYTES, assert_sound, caps_of, gpus_of
 
 UNITS = 320
 ATTEMPTS = 10

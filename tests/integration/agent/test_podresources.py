@@ -11,7 +11,7 @@ from aliquot.protocol.names import MEMORY_RESOURCE
 from deviceplugin.booking.sources import ContainerKey, Held
 from deviceplugin.kubelet.podresources import PodResources, PodResourcesError
 from deviceplugin.kubelet.traffic import Traffic
-from tests.kubelet import Container, Kubelet, Pod, Role
+from simcluster.kubelet import Container, Kubelet, Pod, Role
 
 OTHER = "other.example/gpu"
 

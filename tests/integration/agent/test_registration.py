@@ -13,7 +13,7 @@ from deviceplugin.kubelet.proto import device_plugin_pb2 as api
 from deviceplugin.kubelet.registration import Registration
 from deviceplugin.kubelet.server import ResourceServer
 from deviceplugin.kubelet.traffic import Traffic
-from tests.kubelet import AdmissionError, Kubelet, Pod, StartError
+from simcluster.kubelet import AdmissionError, Kubelet, Pod, StartError
 from tests.patience import eventually
 
 

@@ -6,7 +6,7 @@ from typing import cast
 
 from deviceplugin.kubelet.registration import Registration
 from deviceplugin.kubelet.server import ResourceServer
-from tests.kubelet import Kubelet
+from simcluster.kubelet import Kubelet
 from tests.patience import eventually
 
 

@@ -13,14 +13,14 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from aliquot.protocol.names import MEMORY_RESOURCE
+from simcluster.kubelet import Kubelet, Pod
+from simcluster.kubelet.containers import NoContainers, check_containers, start_process
+from simcluster.kubelet.runoptions import RunOptions
 from tests.agentprocess import AgentProcess
-from tests.kubelet import Kubelet, Pod
-from tests.kubelet.containers import NoContainers, check_containers, start_process
-from tests.kubelet.runoptions import RunOptions
 from tests.patience import PATIENCE_S, eventually
 from tests.simulated import SimulatedNode
 
-TENANT = Path(__file__).parents[2] / "kubelet" / "tenant.py"
+TENANT = Path(__file__).with_name("tenant.py")
 NVIDIA = "nvidia.com/gpu"
 
 

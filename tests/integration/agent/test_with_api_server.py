@@ -12,12 +12,12 @@ from aliquot.protocol import names
 from aliquot.protocol.assignment import Slice, decode
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from aliquot.protocol.resize import Amounts, ResizeRequest, encode
+from simcluster.apiserver import ApiServer
+from simcluster.apiserver import node as node_manifest
+from simcluster.kubelet import AdmissionError, Container, Kubelet, Pod, Role
+from simcluster.kubelet.books import UNIT_BYTES, assert_sound, caps_of, gpus_of
 from tests.agentprocess import AgentProcess
-from tests.apiserver import ApiServer
-from tests.apiserver import node as node_manifest
 from tests.clusterpods import NODE, bound, kubeconfig, plan, pod_path
-from tests.kubelet import AdmissionError, Container, Kubelet, Pod, Role
-from tests.kubelet.books import UNIT_BYTES, assert_sound, caps_of, gpus_of
 from tests.patience import eventually
 from tests.simulated import SimulatedNode
 

@@ -41,13 +41,12 @@ def test_gpu_time_per_process_is_heard_also_after_the_session_was_opened_anew() 
             with running("sample_utilization.py", node.env, gpus=[uuid]) as program:
                 pid = str(process.pid)
                 for least in (0, 20):
-                    message = program.until(
+                    # Only the first window, in which the work began, can say less than all of it.
+                    program.until(
                         lambda message, least=least: (
-                            message["asked"] > least and pid in message["shares"]
+                            message["asked"] > least and message["shares"].get(pid, 0) > 0.9
                         )
                     )
-                    # NVML tells whole percents of windows that the process had to itself.
-                    assert message["shares"][pid] > 0.9
         finally:
             process.kill()
             process.communicate(timeout=DEADLINE_S)

@@ -2,7 +2,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.apiserver import ApiServer, node
+from simcluster.apiserver import ApiServer, node
 
 
 @pytest.fixture

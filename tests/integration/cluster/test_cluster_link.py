@@ -16,7 +16,7 @@ from deviceplugin.booking.sources import PodView
 from deviceplugin.cluster.inventory import clear_inventory, inventory_of
 from deviceplugin.cluster.link import ClusterLink, Node
 from deviceplugin.gpus.hardware import Gpu, Hardware
-from tests.apiserver import ApiServer, node, pod
+from simcluster.apiserver import ApiServer, node, pod
 
 GIB = 1 << 30
 WEB = pod_path("team", "web")

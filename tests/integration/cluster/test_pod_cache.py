@@ -9,7 +9,7 @@ from aliquot.kubernetes.paths import pod_path
 from aliquot.protocol import assignment, names
 from aliquot.protocol.assignment import Assignment, Slice
 from deviceplugin.cluster.pods import PodCache
-from tests.apiserver import ApiServer, pod
+from simcluster.apiserver import ApiServer, pod
 
 WEB = pod_path("team", "web")
 

@@ -14,7 +14,7 @@ from aliquot.kubernetes.paths import pod_path
 from aliquot.protocol import assignment, names, resize
 from aliquot.protocol.assignment import Assignment, Slice
 from aliquot.protocol.resize import Amounts, ResizeAnswer
-from tests.apiserver import ApiServer, pod
+from simcluster.apiserver import ApiServer, pod
 
 WEB = pod_path("team", "web")
 LIMITS = {names.MEMORY_RESOURCE: "16", names.COMPUTE_RESOURCE: "30"}

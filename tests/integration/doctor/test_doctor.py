@@ -19,7 +19,7 @@ from aliquot.doctor.node import check_node
 from aliquot.protocol import names
 from shim import limits
 from shim.limits import DeviceLimits, Kind, Limits
-from tests.apiserver import ApiServer, node, write_kubeconfig
+from simcluster.apiserver import ApiServer, node, write_kubeconfig
 from tests.simulated import simulated_node
 
 ROOT = Path(__file__).parents[3]

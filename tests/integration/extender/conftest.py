@@ -6,7 +6,7 @@ import pytest
 from scheduler_ext.extender import Extender
 from scheduler_ext.server import Limits
 from scheduler_ext.settings import load
-from tests.apiserver import ApiServer
+from simcluster.apiserver import ApiServer
 from tests.extender_cluster import FakeScheduler
 
 Start = Callable[..., Extender]

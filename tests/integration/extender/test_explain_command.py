@@ -11,7 +11,7 @@ import pytest
 
 from aliquot.cli import main
 from scheduler_ext.extender import Extender
-from tests.apiserver import ApiServer, write_kubeconfig
+from simcluster.apiserver import ApiServer, write_kubeconfig
 from tests.extender_cluster import gpu_node, gpu_pod
 
 

@@ -6,7 +6,7 @@ from aliquot.protocol.assignment import Assignment, Slice
 from scheduler_ext.extender import Extender
 from scheduler_ext.leader import LEADER_LABEL
 from scheduler_ext.settings import load
-from tests.apiserver import pod
+from simcluster.apiserver import pod
 from tests.extender_cluster import FakeScheduler, gpu_node, gpu_pod, uuid_of
 
 

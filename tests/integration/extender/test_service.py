@@ -8,7 +8,7 @@ import threading
 from aliquot.protocol import assignment, names
 from aliquot.protocol.assignment import Assignment, Slice
 from scheduler_ext.tending import RETRY
-from tests.apiserver import ApiServer
+from simcluster.apiserver import ApiServer
 from tests.extender_cluster import FakeScheduler, gpu_node, gpu_pod, plan_of, uuid_of
 
 

@@ -3,7 +3,7 @@ from collections.abc import Iterator
 import pytest
 
 from aliquot.kubernetes.client import ApiClient
-from tests.apiserver import ApiServer
+from simcluster.apiserver import ApiServer
 
 
 @pytest.fixture

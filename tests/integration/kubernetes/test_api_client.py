@@ -12,7 +12,7 @@ from aliquot.kubernetes.objects import Node, Pod, created_s, request_of
 from aliquot.kubernetes.watch import ChangeKind
 from aliquot.protocol import names
 from aliquot.protocol.request import Role
-from tests.apiserver import ApiServer, node, pod
+from simcluster.apiserver import ApiServer, node, pod
 
 
 def test_get_reads_the_few_fields_that_we_need(server: ApiServer, client: ApiClient) -> None:

@@ -19,7 +19,7 @@ from aliquot.kubernetes import credentials, paths
 from aliquot.kubernetes.client import connect
 from aliquot.kubernetes.errors import NoClusterError, UnreachableError
 from aliquot.kubernetes.objects import Node, Pod
-from tests.apiserver import ApiServer, node
+from simcluster.apiserver import ApiServer, node
 
 PLUGIN = """#!/bin/sh
 case "$KUBERNETES_EXEC_INFO" in

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from aliquot.kubernetes.backoff import Backoff
 from aliquot.kubernetes.events import EventRecorder, node_reference, pod_reference
 from aliquot.kubernetes.paths import events_path
-from tests.apiserver import ApiServer
+from simcluster.apiserver import ApiServer
 
 WEB = pod_reference("team", "web", "uid-1")
 

@@ -9,7 +9,7 @@ import pytest
 
 from aliquot.kubernetes.lease import LeaderElection, LeaseTimes
 from aliquot.kubernetes.paths import lease_path
-from tests.apiserver import ApiServer, RejectedError
+from simcluster.apiserver import ApiServer, RejectedError
 
 PATH = lease_path("aliquot", "extender")
 FAST = LeaseTimes(lease_s=1.5, renew_s=1.0, retry_s=0.05)

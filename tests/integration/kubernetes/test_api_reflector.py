@@ -12,7 +12,7 @@ from aliquot.kubernetes.backoff import Backoff
 from aliquot.kubernetes.objects import Pod
 from aliquot.kubernetes.reflector import Reflector
 from aliquot.kubernetes.watch import Change, ChangeKind
-from tests.apiserver import ApiServer, pod
+from simcluster.apiserver import ApiServer, pod
 
 
 class Picture:

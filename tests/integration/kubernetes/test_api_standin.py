@@ -9,8 +9,8 @@ from aliquot.kubernetes import paths
 from aliquot.kubernetes.client import ApiClient
 from aliquot.kubernetes.errors import ApiError
 from aliquot.kubernetes.objects import Node, Pod
-from tests.apiserver import ApiServer, RejectedError, node, pod
-from tests.apiserver.conformance import differences
+from simcluster.apiserver import ApiServer, RejectedError, node, pod
+from tests.conformance import differences
 
 WEB = paths.pod_path("default", "web")
 

@@ -16,7 +16,7 @@ from aliquot.kubernetes.errors import ApiServerError
 from scheduler_ext.certificates import CertificateKeeper, Lifetimes, Material, ServingContext
 from scheduler_ext.certificates.material import renewed
 from scheduler_ext.webhook import webhook_configurations
-from tests.apiserver import ApiServer
+from simcluster.apiserver import ApiServer
 
 HOSTS = ("aliquot-webhook.aliquot-system.svc", "aliquot-webhook.aliquot-system.svc.cluster.local")
 BIRTH = datetime(2026, 1, 1, tzinfo=UTC)

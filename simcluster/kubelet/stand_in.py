@@ -15,12 +15,12 @@ import grpc
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from deviceplugin.kubelet import wire
 from deviceplugin.kubelet.proto import device_plugin_pb2 as api
-from tests.kubelet import checkpoint
-from tests.kubelet.devicemanager import AllocationError, DeviceManager
-from tests.kubelet.endpoint import CallError, Endpoint
-from tests.kubelet.podresources import PodResourcesService
-from tests.kubelet.pods import Container, Pod
-from tests.kubelet.runoptions import RunOptions, merge
+from simcluster.kubelet import checkpoint
+from simcluster.kubelet.devicemanager import AllocationError, DeviceManager
+from simcluster.kubelet.endpoint import CallError, Endpoint
+from simcluster.kubelet.podresources import PodResourcesService
+from simcluster.kubelet.pods import Container, Pod
+from simcluster.kubelet.runoptions import RunOptions, merge
 
 __all__ = ["AdmissionError", "Kubelet", "StartError"]
 

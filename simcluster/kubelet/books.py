@@ -4,8 +4,8 @@ from pathlib import Path
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from shim import limits
-from tests.kubelet import Kubelet, Pod
-from tests.kubelet.runoptions import RunOptions
+from simcluster.kubelet import Kubelet, Pod
+from simcluster.kubelet.runoptions import RunOptions
 
 __all__ = ["UNIT_BYTES", "assert_sound", "caps_of", "gpus_of", "shares_of"]
 

@@ -5,9 +5,9 @@ import uuid
 from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
-from tests.apiserver.operations import RefusalError, Route, status_body
-from tests.apiserver.selectors import BadSelectorError, matcher
-from tests.apiserver.store import Entry, Object, Store, collection_of, with_version
+from simcluster.apiserver.operations import RefusalError, Route, status_body
+from simcluster.apiserver.selectors import BadSelectorError, matcher
+from simcluster.apiserver.store import Entry, Object, Store, collection_of, with_version
 
 __all__ = ["Reading", "Watching"]
 

@@ -12,7 +12,7 @@ from urllib.parse import parse_qsl, urlsplit
 
 import msgspec
 
-from tests.apiserver.reading import DroppedError
+from simcluster.apiserver.reading import DroppedError
 
 __all__ = ["Answer", "Listener", "Request"]
 

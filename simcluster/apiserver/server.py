@@ -11,9 +11,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 
 from aliquot.kubernetes.client import ApiClient
-from tests.apiserver.faults import Fault, Faults, Gate
-from tests.apiserver.http import Answer, Listener, Request
-from tests.apiserver.operations import (
+from simcluster.apiserver.faults import Fault, Faults, Gate
+from simcluster.apiserver.http import Answer, Listener, Request
+from simcluster.apiserver.operations import (
     Admission,
     Operations,
     RefusalError,
@@ -21,9 +21,9 @@ from tests.apiserver.operations import (
     parse_route,
     status_body,
 )
-from tests.apiserver.patches import merge
-from tests.apiserver.reading import Reading
-from tests.apiserver.store import Object, Store, timestamp
+from simcluster.apiserver.patches import merge
+from simcluster.apiserver.reading import Reading
+from simcluster.apiserver.store import Object, Store, timestamp
 
 __all__ = ["ApiServer"]
 

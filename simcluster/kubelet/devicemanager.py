@@ -6,10 +6,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 from deviceplugin.kubelet.proto import device_plugin_pb2 as api
-from tests.kubelet import checkpoint
-from tests.kubelet.checkpoint import Entry
-from tests.kubelet.endpoint import CallError, Endpoint, OtherPlugin
-from tests.kubelet.pods import Container, Pod, Role
+from simcluster.kubelet import checkpoint
+from simcluster.kubelet.checkpoint import Entry
+from simcluster.kubelet.endpoint import CallError, Endpoint, OtherPlugin
+from simcluster.kubelet.pods import Container, Pod, Role
 
 __all__ = ["AllocationError", "DeviceManager"]
 

@@ -1,6 +1,6 @@
 """A stand-in for the kubelet over real gRPC: its device manager, its sockets, its containers."""
 
-from tests.kubelet.pods import Container, Pod, Role
-from tests.kubelet.stand_in import AdmissionError, Kubelet, StartError
+from simcluster.kubelet.pods import Container, Pod, Role
+from simcluster.kubelet.stand_in import AdmissionError, Kubelet, StartError
 
 __all__ = ["AdmissionError", "Container", "Kubelet", "Pod", "Role", "StartError"]

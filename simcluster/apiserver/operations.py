@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from tests.apiserver.patches import PATCHES, BadPatchError
-from tests.apiserver.store import Object, Store, timestamp
+from simcluster.apiserver.patches import PATCHES, BadPatchError
+from simcluster.apiserver.store import Object, Store, timestamp
 
 __all__ = [
     "Admission",

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.kubelet.runoptions import RunOptions
+from simcluster.kubelet.runoptions import RunOptions
 
 __all__ = ["NoContainers", "check_containers", "start_process"]
 

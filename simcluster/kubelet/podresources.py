@@ -10,8 +10,8 @@ import grpc
 
 from deviceplugin.kubelet import wire
 from deviceplugin.kubelet.proto import pod_resources_pb2 as api
-from tests.kubelet.devicemanager import DeviceManager
-from tests.kubelet.pods import Pod, Role
+from simcluster.kubelet.devicemanager import DeviceManager
+from simcluster.kubelet.pods import Pod, Role
 
 __all__ = ["PodResourcesService"]
 

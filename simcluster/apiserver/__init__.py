@@ -1,0 +1,9 @@
+"""An API server for tests: in this process, over real HTTP, with faults that a test drives."""
+
+from simcluster.apiserver.faults import Gate
+from simcluster.apiserver.kubeconfig import write_kubeconfig
+from simcluster.apiserver.manifests import node, pod
+from simcluster.apiserver.operations import RejectedError
+from simcluster.apiserver.server import ApiServer
+
+__all__ = ["ApiServer", "Gate", "RejectedError", "node", "pod", "write_kubeconfig"]
