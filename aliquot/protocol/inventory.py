@@ -39,6 +39,8 @@ class NodeInventory(msgspec.Struct, frozen=True, omit_defaults=True):
     driver: str = ""
     links: tuple[tuple[Link, ...], ...] = ()
     """`links[i][j]` between the i-th and the j-th of `gpus`; empty when nobody measured it."""
+    agent_url: str = ""
+    """Where the agent answers `/view` inside the cluster; empty when it does not."""
 
     def __post_init__(self) -> None:
         count = len(self.gpus)
