@@ -27,8 +27,8 @@ native: $(VENV)/.ready ## builds what changed of the C parts
 	@$(BIN)/python nativebuild.py
 
 test: native ## the fast suite
-	@$(PYTEST) -n auto --dist loadgroup -m "($(FAST)) and not serial"
-	@$(PYTEST) -m "($(FAST)) and serial"
+	@$(PYTEST) -n auto --dist loadgroup -m "($(FAST)) and not serial"; beside=$$?; \
+	  $(PYTEST) -m "($(FAST)) and serial" && exit $$beside
 
 test-all: ## the slow clients and the long runs, too
 	@$(MAKE) --no-print-directory test FAST="slow or not slow"

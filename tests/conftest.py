@@ -1,4 +1,4 @@
-"""What holds for every test: with ALIQUOT_NO_SKIPS, a test that skips has failed."""
+"""What holds for every test: which skips are failures, and where failures are written down."""
 
 import os
 import signal
@@ -27,3 +27,12 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} may not skip here: {reason}"
     return report
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """One line for each test that failed, in the file that ALIQUOT_FAILED_TESTS names."""
+    path = os.environ.get("ALIQUOT_FAILED_TESTS")
+    # With xdist, workers report to the process that started them, which reports as well.
+    if report.failed and path and "PYTEST_XDIST_WORKER" not in os.environ:
+        with open(path, "a", encoding="utf-8") as file:
+            file.write(f"{report.nodeid}\n")
