@@ -26,6 +26,9 @@ COUNTERS_BYTES = 64
 DEADLINE_S = 120
 """For what takes milliseconds, on a machine that is busy with something else."""
 
+CAP = 1_000_003
+"""A prime, so that nothing comes out even by accident."""
+
 GIB = 1 << 30
 NO_CAP_SHOWN = (1 << 64) - 1
 

@@ -3,17 +3,16 @@
 import os
 import random
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.native.account_programs import (
+    CAP,
     DEADLINE_S,
     HEADER_BYTES,
     Account,
     Client,
-    compile_program,
     owner_at,
     word_at,
     write_at,
@@ -21,36 +20,6 @@ from tests.native.account_programs import (
 
 # One worker compiles the programs, and uses them.
 pytestmark = pytest.mark.xdist_group("ledger-damage")
-
-CAP = 1_000_003
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("account")
-
-
-@pytest.fixture(scope="module")
-def program(folder: Path) -> Path:
-    return compile_program("client", folder)
-
-
-@pytest.fixture
-def account(tmp_path: Path) -> Account:
-    return Account.create(tmp_path / "run", CAP)
-
-
-@pytest.fixture
-def client(program: Path, account: Account) -> Iterator[Client]:
-    with Client(program, account.env) as client:
-        yield client
-
-
-@pytest.fixture
-def other(program: Path, account: Account) -> Iterator[Client]:
-    with Client(program, account.env) as other:
-        yield other
-
 
 # --- damage under running processes ------------------------------------------------------------
 

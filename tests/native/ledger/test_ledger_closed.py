@@ -22,24 +22,6 @@ from tests.native.account_programs import (
 # One worker compiles the programs, and uses them.
 pytestmark = pytest.mark.xdist_group("ledger-closed")
 
-CAP = 1_000_003
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("account")
-
-
-@pytest.fixture(scope="module")
-def program(folder: Path) -> Path:
-    return compile_program("client", folder)
-
-
-@pytest.fixture
-def account(tmp_path: Path) -> Account:
-    return Account.create(tmp_path / "run", CAP)
-
-
 # --- no limits, no GPU -------------------------------------------------------------------------
 
 

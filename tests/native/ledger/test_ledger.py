@@ -1,13 +1,14 @@
 """The memory account: exact under the cap, whoever comes, goes, forks or is killed."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from shim.limits import Kind
 from tests.native.account_programs import (
+    CAP,
     DEADLINE_S,
     GIB,
     NO_CAP_SHOWN,
@@ -21,40 +22,10 @@ from tests.native.account_programs import (
 # One worker compiles the programs, and uses them.
 pytestmark = pytest.mark.xdist_group("ledger")
 
-CAP = 1_000_003
-"""A prime, so that nothing comes out even by accident."""
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("account")
-
-
-@pytest.fixture(scope="module")
-def program(folder: Path) -> Path:
-    return compile_program("client", folder)
-
 
 @pytest.fixture(scope="module")
 def storm(folder: Path) -> Path:
     return compile_program("storm", folder)
-
-
-@pytest.fixture
-def account(tmp_path: Path) -> Account:
-    return Account.create(tmp_path / "run", CAP)
-
-
-@pytest.fixture
-def client(program: Path, account: Account) -> Iterator[Client]:
-    with Client(program, account.env) as client:
-        yield client
-
-
-@pytest.fixture
-def other(program: Path, account: Account) -> Iterator[Client]:
-    with Client(program, account.env) as other:
-        yield other
 
 
 def await_that(holds: Callable[[], bool], what: str) -> None:
