@@ -2,20 +2,21 @@
 
 import sys
 
-from tests.e2e.cluster import prepare
+from tests.e2e.cluster import begin, prepare
 from tests.e2e.places import cache
 from tests.e2e.sandbox import clean_up, only_cluster, start_inside
 
 
 def main() -> int:
-    with only_cluster():
-        prepare()
-        words = sys.argv[1:]
-        if not any(word.startswith("tests/") for word in words):
-            words.append("tests/e2e")
+    words = sys.argv[1:]
+    if not any(word.startswith("tests/") for word in words):
+        words.append("tests/e2e")
+    images = prepare()
+    with only_cluster() as lock:
+        begin(images)
         # A cluster is slow to answer, and one machine can hold only one.
         pytest = start_inside(
-            [sys.executable, "-m", "pytest", "--no-header", "-p", "no:xdist", *words]
+            [sys.executable, "-m", "pytest", "--no-header", "-p", "no:xdist", *words], lock
         )
         try:
             return pytest.wait()

@@ -20,20 +20,25 @@ from tests.e2e.images import archives
 from tests.e2e.machine import BRIDGE, ip
 from tests.e2e.node import Node
 from tests.e2e.places import CHECKOUT, running
-from tests.e2e.sandbox import check_tools, clean_up, only_cluster, start_inside
+from tests.e2e.sandbox import check_tools, clean_up, only_builder, only_cluster, start_inside
 
-__all__ = ["Cluster", "prepare"]
+__all__ = ["Cluster", "begin", "prepare"]
 
 
-def prepare() -> None:
-    """Everything that needs the network or takes long, before the cluster is cut off."""
+def prepare() -> dict[str, Path]:
+    """Everything that needs the network or takes long, before a cluster is cut off; the images."""
     check_tools()
-    build_all()
-    made = archives()
+    with only_builder():
+        build_all()
+        return archives()
+
+
+def begin(images: dict[str, Path]) -> None:
+    """Removes what a cluster that was killed has left, and makes room for the next one."""
     clean_up()
     running().mkdir(parents=True)
     # The checkout may change while its cluster runs; the images stay those of its start.
-    _images_file().write_text(json.dumps({tag: str(path) for tag, path in made.items()}))
+    _images_file().write_text(json.dumps({tag: str(path) for tag, path in images.items()}))
 
 
 def _images_file() -> Path:
@@ -145,14 +150,14 @@ def _hold(nodes: int) -> None:
         signal.sigwait({signal.SIGTERM, signal.SIGINT})
 
 
-def _up(words: Iterable[str]) -> None:
-    if (running() / "pid").exists():
-        raise SystemExit("e2e: a cluster is up already; `down` ends it")
-    prepare()
+def _up(words: Iterable[str], lock: int, images: dict[str, Path]) -> None:
+    begin(images)
     started = time.monotonic()
     with (running() / "hold.log").open("wb") as log:
         held = start_inside(
             [sys.executable, "-m", "tests.e2e.cluster", "hold", *words],
+            lock,
+            outlives_us=True,
             stdout=log,
             stderr=log,
             stdin=subprocess.DEVNULL,
@@ -197,8 +202,11 @@ def _shell(words: list[str]) -> int:
 def main() -> None:
     match sys.argv[1:]:
         case ["up", *words]:
-            with only_cluster():
-                _up(words)
+            if (running() / "pid").exists():
+                raise SystemExit("e2e: a cluster is up already; `down` ends it")
+            images = prepare()
+            with only_cluster() as lock:
+                _up(words, lock, images)
         case ["down"]:
             _down()
         case ["shell", *words]:

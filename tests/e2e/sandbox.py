@@ -18,6 +18,7 @@ __all__ = [
     "check_tools",
     "clean_up",
     "make_group",
+    "only_builder",
     "only_cluster",
     "remove_group",
     "start_inside",
@@ -26,6 +27,7 @@ __all__ = [
 CGROUP = "aliquot-e2e"
 CGROUPS = Path("/sys/fs/cgroup")
 GROUP_PATIENCE_S = 20.0
+MACHINE_LOCK = Path("/run/aliquot-e2e.lock")
 
 TOOLS = {
     "buildah": "buildah",
@@ -37,6 +39,7 @@ TOOLS = {
     "iptables": "iptables",
     "nsenter": "util-linux",
     "runc": "runc",
+    "setpriv": "util-linux",
     "unshare": "util-linux",
 }
 """Programs by the Debian packages that bring them."""
@@ -54,27 +57,49 @@ def check_tools() -> None:
 
 
 @contextlib.contextmanager
-def only_cluster() -> Iterator[None]:
-    """One at a time on a machine; the other one is named, not waited for."""
+def only_builder() -> Iterator[None]:
+    """One at a time makes what a cache lacks; the next one finds it made."""
     cache().mkdir(parents=True, exist_ok=True)
-    with (cache() / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise SystemExit("e2e: another test cluster runs on this machine") from None
+    with _locked(cache() / "lock", "another run to fill the cache"):
         yield
 
 
-def start_inside(command: Sequence[str], **options: Any) -> "subprocess.Popen[bytes]":
-    """Runs a command as the first process of new namespaces."""
+@contextlib.contextmanager
+def only_cluster() -> Iterator[int]:
+    """One at a time on a machine, whatever cache it uses: control groups have fixed names.
+
+    Gives the lock's descriptor. What runs inside of the namespaces inherits it, so that a cluster
+    whose starter was killed keeps the lock until the last of it is gone."""
+    with _locked(MACHINE_LOCK, "another test cluster on this machine to end") as lock:
+        yield lock
+
+
+@contextlib.contextmanager
+def _locked(path: Path, awaited: str) -> Iterator[int]:
+    with path.open("w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            print(f"e2e: waiting for {awaited}", file=sys.stderr, flush=True)
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield lock.fileno()
+
+
+def start_inside(
+    command: Sequence[str], lock: int, *, outlives_us: bool = False, **options: Any
+) -> "subprocess.Popen[bytes]":
+    """Runs a command as the first process of new namespaces, which end with it or with us."""
     make_group(CGROUP)
+    ends_with_us = () if outlives_us else ("setpriv", "--pdeathsig=KILL", "--")
     started: subprocess.Popen[bytes] = subprocess.Popen(
         [
+            *ends_with_us,
             *("unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child"),
             *("--mount-proc", "--propagation=private", "--", *command),
         ],
         cwd=CHECKOUT,
         env={**os.environ, "ALIQUOT_E2E": "1", "PYTHONUNBUFFERED": "1"},
+        pass_fds=(lock,),
         **options,
     )
     return started
