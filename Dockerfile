@@ -20,6 +20,7 @@ RUN python3 lock_part.py requirements.lock aliquot > run.lock \
 COPY pyproject.toml setup.py nativebuild.py LICENSE README.md ./
 COPY shim shim
 COPY simgpu simgpu
+COPY simcluster simcluster
 COPY aliquot aliquot
 COPY deviceplugin deviceplugin
 COPY scheduler_ext scheduler_ext

@@ -29,13 +29,6 @@ DEBIAN = "bookworm"
 RUN_PACKAGES = "ca-certificates,python3"
 BUILD_PACKAGES = ("python3-venv", "libpython3-dev")
 
-# What the Dockerfile copies: another test or another manifest needs no other image.
-INPUTS = (
-    *("Dockerfile", ".dockerignore", "pyproject.toml", "requirements.lock", "setup.py"),
-    *("nativebuild.py", "LICENSE", "README.md", "deploy/image"),
-    *("aliquot", "deviceplugin", "scheduler_ext", "shim", "simgpu"),
-)
-
 PAUSE = """\
 #include <signal.h>
 #include <stdlib.h>
@@ -193,9 +186,18 @@ def _inputs_digest() -> str:
     return digest.hexdigest()[:12]
 
 
+def _copied() -> Iterator[str]:
+    """What makes the image: another test or another manifest needs no other one."""
+    yield from ("Dockerfile", ".dockerignore")
+    for line in (CHECKOUT / "Dockerfile").read_text().splitlines():
+        match line.split():
+            case ["COPY", *sources, _] if not sources[0].startswith("--from"):
+                yield from sources
+
+
 def _inputs() -> Iterator[str]:
     listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *INPUTS],
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard", "--", *_copied()],
         cwd=CHECKOUT,
         check=True,
         stdout=subprocess.PIPE,

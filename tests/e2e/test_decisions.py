@@ -19,7 +19,6 @@ from scheduler_ext.ledger import Entry
 from scheduler_ext.objects import Pod
 from scheduler_ext.placement import Cluster, Gpu, Node, Placer, Request, policy_named
 from scheduler_ext.settings import load
-from scheduler_ext.tending import RETRY
 from tests.e2e.binaries import binaries
 from tests.e2e.certificates import Authority
 from tests.e2e.daemons import Daemon, await_true
@@ -238,7 +237,7 @@ def test_a_waiting_pod_reads_why_and_comes_when_there_is_room(paper, extender):
         state.refresh()
     paper.await_bound("waits")
     found = paper.client.get(pod_path("default", "waits"), dict[str, Any])
-    assert RETRY in found["metadata"]["annotations"]
+    assert names.RETRY in found["metadata"]["annotations"]
 
 
 def test_a_binding_for_a_pod_that_has_changed_is_refused(paper):

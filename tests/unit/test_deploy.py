@@ -1,5 +1,6 @@
 """deploy/ is what the programs expect, and its checks find what they are for."""
 
+import tomllib
 from pathlib import Path
 
 import yaml
@@ -42,3 +43,14 @@ def test_the_image_gets_what_the_product_needs_and_no_test_runner() -> None:
     names = {line.split("==")[0] for line in locked.splitlines() if line[:1].isalnum()}
     assert {"grpcio", "numpy", "pycparser", "protobuf"} <= names
     assert not {"pytest", "mypy", "ziglang", "setuptools"} & names
+
+
+def test_the_image_is_made_from_every_package() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    packages = {name.split(".")[0] for name in project["tool"]["setuptools"]["packages"]}
+    copied = {
+        line.split()[1]
+        for line in (ROOT / "Dockerfile").read_text().splitlines()
+        if line.startswith("COPY ")
+    }
+    assert packages <= copied
