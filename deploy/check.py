@@ -13,7 +13,7 @@ import yaml
 
 from aliquot import __version__
 from aliquot.protocol import names
-from deploy import chart, webhooks
+from deploy import chart, metrics_page, webhooks
 from deviceplugin.settings import ROWS as AGENT_ROWS
 from scheduler_ext.settings import ROWS as EXTENDER_ROWS
 
@@ -30,6 +30,8 @@ Object = dict[str, Any]
 def problems() -> Iterator[str]:
     if not webhooks.is_fresh():
         yield "base/webhooks.yaml is old; run `python -m deploy.webhooks`"
+    if not metrics_page.is_fresh():
+        yield "docs/metrics.md is not what the tables say; run `python -m deploy.metrics_page`"
     yield from _image_tag()
     yield from _scheduler_settings()
     for path in sorted((*HERE.glob("examples/*.yaml"), HERE / "uninstall/cleaner.yaml")):

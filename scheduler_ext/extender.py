@@ -15,9 +15,10 @@ from scheduler_ext.certificates import CertificateKeeper, Material, ServingConte
 from scheduler_ext.choices import Choices
 from scheduler_ext.groups import GroupTimes
 from scheduler_ext.leader import Alone, Leader, Leadership
-from scheduler_ext.metrics import Metrics, StateCollector
+from scheduler_ext.metrics import Metrics
 from scheduler_ext.objects import Node, Pod
 from scheduler_ext.routes import Service
+from scheduler_ext.sample import Sampler
 from scheduler_ext.server import Limits, Server
 from scheduler_ext.settings import Settings
 from scheduler_ext.state import ClusterState
@@ -63,7 +64,7 @@ class Extender:
         self._leads = lambda: self.leader.leads
         binder = Binder(client.with_timeout(BIND_S), self.verbs, self._leads, self.metrics.timed)
         self._tender = Tender(
-            client, self.verbs, binder, self._leads, on_woken=self.metrics.woken.inc
+            client, self.verbs, binder, self._leads, on_woken=self.metrics.woken
         )
         self._nodes = Reflector(
             client, NODES, Node, self.state.replace_nodes, self.state.change_node
@@ -76,9 +77,16 @@ class Extender:
             self.state.change_pod,
             field_selector=_UNFINISHED,
         )
-        self.metrics.registry.register(
-            StateCollector(self.state, self.verbs.waiting, self._cache_ages_s, self._leads)
+        self._certificate_ends_s: float | None = None
+        sampler = Sampler(
+            self.state,
+            self.verbs.waiting,
+            self._cache_ages_s,
+            self.not_ready,
+            self._leads,
+            lambda: self._certificate_ends_s,
         )
+        self.metrics.read(sampler.sample)
         routes = Service(self.verbs, binder, self.metrics, self.not_ready).routes()
         routes += webhook_routes(settings, self.state)
         host, port = settings.listen
@@ -162,6 +170,7 @@ class Extender:
             return
 
     def _renew(self, material: Material) -> None:
+        self._certificate_ends_s = material.certificate.not_valid_after_utc.timestamp()
         if self._serving is not None:
             self._serving.load(material)
         elif self._tls_address and not self._stopping.is_set():

@@ -72,7 +72,7 @@ class Service:
                 try:
                     return Response(handler(body))
                 except HttpError:
-                    self._metrics.verb_failures.labels(name).inc()
+                    self._metrics.failed(name)
                     raise
 
         return handle
@@ -83,11 +83,11 @@ class Service:
         try:
             result = self._verbs.filter(args.pod, names)
         except RefusedError as error:
-            self._metrics.verb_failures.labels("filter").inc()
+            self._metrics.failed("filter")
             return _encode(FilterResult([], {}, {}, str(error)))
         self._metrics.rejected(result.failed.values())
         if result.failed and not result.passed:
-            self._metrics.unschedulable.inc()
+            self._metrics.fitted_nowhere()
         may_change: dict[str, str] = {}
         permanent: dict[str, str] = {}
         for name, reason in result.failed.items():
@@ -129,7 +129,7 @@ class Service:
         try:
             self._binder.bind(args.pod_namespace, args.pod_name, args.pod_uid, args.node)
         except RefusedError as error:
-            self._metrics.verb_failures.labels("bind").inc()
+            self._metrics.failed("bind")
             return _encode(BindingResult(str(error)))
         return _encode(BindingResult())
 

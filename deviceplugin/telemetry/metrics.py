@@ -1,18 +1,14 @@
-"""`/metrics`: one table of what there is, filled from a plain picture of the node.
+"""`/metrics`: one table of what there is, filled from a plain picture of the node."""
 
-`python -m deviceplugin.telemetry.metrics` prints docs/metrics.md; with `--check` it compares.
-"""
-
-import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.exposition import CONTENT_TYPE_PLAIN_0_0_4
 from prometheus_client.registry import Collector
 
+from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from deviceplugin.booking.sources import ContainerKey
 from deviceplugin.telemetry.readings import ContainerReading
 
@@ -20,11 +16,16 @@ __all__ = ["CONTENT_TYPE", "ROWS", "GpuSample", "Metrics", "NodeSample", "Row"]
 
 CONTENT_TYPE = CONTENT_TYPE_PLAIN_0_0_4
 
-DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
-
 GPU = ("gpu_uuid",)
 CONTAINER = ("namespace", "pod", "container")
 SLICE = (*CONTAINER, *GPU)
+
+# There from the start: of a counter that begins with 1, nobody sees the increase.
+_NO_ALLOCATIONS = {
+    (resource, result): 0
+    for resource in (MEMORY_RESOURCE, COMPUTE_RESOURCE)
+    for result in ("granted", "refused", "failed")
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +41,8 @@ class GpuSample:
     compute_advertised: float
     compute_held: float
     memory_used_bytes: int | None = None
+    utilization: float | None = None
+    """Part of the last moment in which it has worked for anybody, as the driver says."""
     unusable: str = ""
     rivals: tuple[str, ...] = ()
     """Resources of other plugins that stand for it."""
@@ -49,6 +52,8 @@ class GpuSample:
 class NodeSample:
     version: str
     driver: str = ""
+    unit_bytes: int = 1
+    """What one id of memory stands for."""
     gpus: tuple[GpuSample, ...] = ()
     containers: tuple[ContainerReading, ...] = ()
     plans: Mapping[ContainerKey, bool] = field(default_factory=dict)
@@ -90,6 +95,16 @@ def _of_containers(
     value: Callable[[ContainerReading], float | None],
 ) -> Callable[[NodeSample], Iterable[Value]]:
     return lambda node: (((*_names(each.key), each.gpu), value(each)) for each in node.containers)
+
+
+def _ids(
+    memory_bytes: Callable[[GpuSample], int], compute: Callable[[GpuSample], float]
+) -> Callable[[NodeSample], Iterable[Value]]:
+    """Of all GPUs together; one id of compute is a percent."""
+    return lambda node: [
+        ((MEMORY_RESOURCE,), sum(map(memory_bytes, node.gpus)) // node.unit_bytes),
+        ((COMPUTE_RESOURCE,), round(100 * sum(map(compute, node.gpus)))),
+    ]
 
 
 def _names(key: ContainerKey) -> tuple[str, str, str]:
@@ -150,6 +165,12 @@ ROWS = (
         "Compute of the GPU that containers hold, used or not.",
         GPU,
         _of_gpus(lambda gpu: gpu.compute_held),
+    ),
+    Row(
+        "aliquot_gpu_utilization_ratio",
+        "Part of the last moment in which the GPU has worked for anybody, as the driver says.",
+        GPU,
+        _of_gpus(lambda gpu: gpu.utilization),
     ),
     Row(
         "aliquot_gpu_xids_total",
@@ -236,10 +257,25 @@ ROWS = (
         lambda node: node.breaches.items(),
     ),
     Row(
+        "aliquot_ids_advertised",
+        "Ids that the kubelet can hand out or has handed out, by resource.",
+        ("resource",),
+        _ids(
+            lambda gpu: 0 if gpu.unusable else gpu.memory_advertised_bytes,
+            lambda gpu: 0 if gpu.unusable else gpu.compute_advertised,
+        ),
+    ),
+    Row(
+        "aliquot_ids_held",
+        "Ids that containers hold, by resource; a whole GPU counts with all its memory.",
+        ("resource",),
+        _ids(lambda gpu: gpu.memory_held_bytes, lambda gpu: gpu.compute_held),
+    ),
+    Row(
         "aliquot_allocations_total",
         "Allocations that the kubelet asked for, by result: granted, refused, failed.",
         ("resource", "result"),
-        lambda node: node.allocations.items(),
+        lambda node: {**_NO_ALLOCATIONS, **node.allocations}.items(),
     ),
     Row(
         "aliquot_ledger_conflicts_total",
@@ -283,47 +319,3 @@ class Metrics:
 
     def render(self) -> bytes:
         return generate_latest(self._registry)
-
-
-_INTRODUCTION = """\
-# Metrics of the node agent
-
-*Written from the table in `deviceplugin/telemetry/metrics.py` by
-`python -m deviceplugin.telemetry.metrics > docs/metrics.md`.*
-
-Served at `/metrics` in Prometheus' text format, in base units; ratios are from 0 to 1. The series
-of a container are there from its allocation on, before it has used anything. What a container says
-of itself (used, peak, refused, busy, throttled, launches) comes from its own account, and
-[security.md](security.md) says how far that can be trusted. Everything else is what the agent and
-the driver know. The usual `process_` metrics of the agent itself come with it.
-
-| metric | type | labels | meaning |
-|---|---|---|---|
-"""
-
-
-def document() -> str:
-    """The page of the documentation."""
-    lines = []
-    for row in ROWS:
-        labels = ", ".join(f"`{label}`" for label in row.labels)
-        lines.append(f"| `{row.name}` | {row.kind} | {labels} | {row.help} |")
-    return _INTRODUCTION + "\n".join(lines) + "\n"
-
-
-def main(arguments: list[str]) -> int:
-    if arguments != ["--check"]:
-        print(document(), end="")
-        return 0
-    if DOCUMENT.is_file() and DOCUMENT.read_text() == document():
-        return 0
-    print(
-        "docs/metrics.md is not what the table says; "
-        "write it anew: python -m deviceplugin.telemetry.metrics > docs/metrics.md",
-        file=sys.stderr,
-    )
-    return 1
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -197,7 +197,7 @@ def test_metrics_tell_of_verbs_rejections_ledger_and_cache(server, start, connec
     assert float(found['aliquot_extender_verb_seconds_count{verb="filter"}']) == 2
     assert float(found['aliquot_extender_verb_seconds_count{verb="bind"}']) == 1
     assert float(found['aliquot_extender_node_rejections_total{cause="size"}']) == 1
-    assert float(found['aliquot_extender_ledger_memory_units{stage="planned"}']) == 100
+    assert float(found['aliquot_extender_ledger_memory_bytes{stage="planned"}']) == 100 * 256 << 20
     assert float(found["aliquot_extender_gpus_wholly_free"]) == 1
     assert 0 <= float(found['aliquot_extender_cache_age_seconds{resource="pods"}']) < 300
     assert float(found["aliquot_extender_leader"]) == 1
