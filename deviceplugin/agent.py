@@ -22,10 +22,11 @@ from deviceplugin.gpus.picture import Picture
 from deviceplugin.kubelet.link import KubeletLink
 from deviceplugin.kubelet.podresources import BACKGROUND_TIMEOUT_S, PodResourcesError
 from deviceplugin.repeating import Repeating
-from deviceplugin.settings import Settings
+from deviceplugin.settings import Settings, agent_url
 from deviceplugin.telemetry.counts import Counts
 from deviceplugin.telemetry.metrics import CONTENT_TYPE, Metrics
 from deviceplugin.telemetry.sample import Sampler
+from deviceplugin.telemetry.view import NOTE_S, Viewer
 from deviceplugin.telemetry.web import Page, Web, text_page
 from deviceplugin.tenants.judgement import Breach, Kind
 from deviceplugin.tenants.watch import TenantWatch
@@ -91,13 +92,25 @@ class Agent:
             self._report,
             is_excused=self._is_excused,
         )
-        self._web = self._make_web()
+        sampler = Sampler(
+            self._sharing,
+            self._picture,
+            self._allocator,
+            self._health,
+            self._tenants,
+            self._arbiter,
+            self._counts,
+        )
+        self._viewer = Viewer(settings.node_name, sampler.look, self.why_not_ready)
+        self._history = Repeating("history", NOTE_S, self._viewer.note)
+        self._web = self._make_web(sampler)
 
     def start(self) -> None:
         """Returns when the kubelet can register us; what fails before that ends the agent."""
         if self._web is not None:
             self._web.start()
             log.info("answers HTTP on port %d", self._web.port)
+            self._history.start()
         if self._cluster is not None:
             self._cluster.start()
         self._health.start()
@@ -119,12 +132,15 @@ class Agent:
         self._thrift.start()
         self._arbiter.start()
         self._tenants.start()
+        # So that the first who looks finds something to compare with.
+        self._history.soon()
 
     def stop(self) -> None:
         """In an order in which nobody is asked for what has ended already; after any failure."""
         self._health.stop_soon()
         self._round.stop()
         self._thrift.stop()
+        self._history.stop()
         self._kubelet.stop()
         for watch in (self._tenants, self._arbiter):
             if watch.is_alive():
@@ -185,6 +201,7 @@ class Agent:
                     self._allocator.units_of,
                     self._sharing.unit_mib,
                     self._sharing.compute_percent,
+                    self._url(),
                 )
             )
 
@@ -214,25 +231,23 @@ class Agent:
         if self._cluster is not None:
             self._cluster.tell_node(reason, text)
 
-    def _make_web(self) -> Web | None:
+    def _url(self) -> str:
+        """Where the cluster finds our pages; empty when it does not."""
+        return agent_url(self._settings, self._web.port) if self._web is not None else ""
+
+    def _make_web(self, sampler: Sampler) -> Web | None:
         if self._settings.listen is None:
             return None
-        sampler = Sampler(
-            self._sharing,
-            self._picture,
-            self._allocator,
-            self._health,
-            self._tenants,
-            self._arbiter,
-            self._counts,
-        )
         metrics = Metrics(sampler.sample)
         return Web(
             self._settings.listen,
             {
-                "/readyz": lambda: text_page(self.why_not_ready()),
-                "/livez": lambda: text_page(self.why_not_alive()),
-                "/metrics": lambda: Page(metrics.render(), content_type=CONTENT_TYPE),
+                "/readyz": lambda _: text_page(self.why_not_ready()),
+                "/livez": lambda _: text_page(self.why_not_alive()),
+                "/metrics": lambda _: Page(metrics.render(), content_type=CONTENT_TYPE),
+                "/view": lambda query: Page(
+                    self._viewer.render(query), content_type="application/json"
+                ),
             },
         )
 

@@ -1,6 +1,7 @@
 """What an administrator can set for the node agent."""
 
 import argparse
+import ipaddress
 import os
 import socket
 from collections.abc import Mapping
@@ -9,10 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from aliquot import settings
+from aliquot.errors import UserError
 from aliquot.settings import Row, address, mib, one_of, or_off, path, size, whole, words
 from deviceplugin.booking.sharing import POLICIES
 
-__all__ = ["ROWS", "Settings", "add_options", "load", "markdown_table"]
+__all__ = ["ROWS", "Settings", "add_options", "agent_url", "load", "markdown_table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,6 +39,7 @@ class Settings:
     breach: str
     api_server: str
     listen: tuple[str, int] | None
+    advertise_url: str
     log_format: str
     log_level: str
 
@@ -47,6 +50,16 @@ def _name(text: str) -> str:
 
 def _unit(text: str) -> int:
     return mib(text) << 20
+
+
+def _advertised(text: str) -> str:
+    if not text or text.startswith(("http://", "https://")):
+        return text.rstrip("/")
+    try:
+        ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        raise UserError(f"{text!r} is neither an address nor a URL like http://HOST:9410") from None
+    return text.strip("[]")
 
 
 ROWS = (
@@ -171,7 +184,17 @@ ROWS = (
         "ADDRESS",
         ":9410",
         or_off(address),
-        "for /metrics, /readyz and /livez; off for none",
+        "for /metrics, /view, /readyz and /livez; off for none",
+    ),
+    Row(
+        "advertise_url",
+        "advertise-url",
+        "URL",
+        "",
+        _advertised,
+        "where the cluster reaches `--listen`: http://... or just our address, which is that of "
+        "the pod when not given (POD_IP)",
+        usual_variable="POD_IP",
     ),
     Row("log_format", "log-format", "FORM", "text", one_of("text", "json"), "text or json"),
     Row(
@@ -191,6 +214,24 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def load(options: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Settings:
     return Settings(**settings.load_values(ROWS, options, environment, node=_name))
+
+
+def agent_url(given: Settings, port: int) -> str:
+    """Where others in the cluster find our pages; empty when they cannot."""
+    advertised = given.advertise_url
+    if not advertised or "://" in advertised:
+        return advertised
+    if given.listen is None or _is_loopback(given.listen[0]):
+        return ""
+    is_v6 = ipaddress.ip_address(advertised).version == 6
+    return f"http://[{advertised}]:{port}" if is_v6 else f"http://{advertised}:{port}"
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
 
 
 def markdown_table() -> str:

@@ -20,7 +20,11 @@ MIB = 1 << 20
 
 
 def inventory_of(
-    hardware: Hardware, units_of: Callable[[str], int], unit_mib: int, compute_percent: int = 100
+    hardware: Hardware,
+    units_of: Callable[[str], int],
+    unit_mib: int,
+    compute_percent: int = 100,
+    agent_url: str = "",
 ) -> NodeInventory:
     """`units_of` says how many memory units of a GPU are advertised."""
     return NodeInventory(
@@ -41,6 +45,7 @@ def inventory_of(
         unit_mib=unit_mib,
         driver=hardware.driver,
         links=hardware.links,
+        agent_url=agent_url,
     )
 
 

@@ -28,6 +28,7 @@ class Fleet:
         self._conditions: dict[str, Condition] = {}
         self._links: dict[tuple[str, str], Link] = {}
         self._used_bytes: dict[str, int] = {}
+        self._utilization_percent: dict[str, float] = {}
         self._xids: Counter[tuple[str, int]] = Counter()
         self._told: Hardware | None = None
 
@@ -43,6 +44,12 @@ class Fleet:
         """Memory in use, of those that answered the last probe."""
         with self._lock:
             return dict(self._used_bytes)
+
+    @property
+    def utilization_percent(self) -> dict[str, float]:
+        """Of those that answered the last probe and whose driver says it."""
+        with self._lock:
+            return dict(self._utilization_percent)
 
     @property
     def xids(self) -> dict[tuple[str, int], int]:
@@ -66,12 +73,16 @@ class Fleet:
     def note_vitals(self, uuid: str, vitals: Vitals, now_s: float) -> None:
         with self._lock:
             self._used_bytes[uuid] = vitals.used_bytes
+            self._utilization_percent.pop(uuid, None)
+            if vitals.utilization_percent is not None:
+                self._utilization_percent[uuid] = vitals.utilization_percent
             self._conditions[uuid].note_vitals(vitals, now_s)
 
     def note_silence(self, uuids: Iterable[str], why: str) -> None:
         with self._lock:
             for uuid in uuids:
                 self._used_bytes.pop(uuid, None)
+                self._utilization_percent.pop(uuid, None)
                 self._conditions[uuid].note_silence(why)
 
     def note_xid(self, event: XidEvent, now_s: float) -> None:

@@ -95,6 +95,11 @@ class HealthWatch(threading.Thread):
         return self._fleet.used_bytes
 
     @property
+    def utilization_percent(self) -> dict[str, float]:
+        """How much of the last moment each GPU has worked, as of the last probe."""
+        return self._fleet.utilization_percent
+
+    @property
     def age_s(self) -> float:
         """How old the last completed look is; it grows while a driver call hangs."""
         return time.monotonic() - self._looked_at_s

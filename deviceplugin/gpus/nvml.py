@@ -83,6 +83,8 @@ class Vitals:
     has_mig: bool
     recovery_action: int | None
     """What the driver asks for, 0: nothing; None where the driver does not say."""
+    utilization_percent: int | None = None
+    """Part of the last moment in which it has worked; None where the driver does not say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,6 +194,7 @@ class Nvml:
                 used_bytes=int(_ask(asked, pynvml.nvmlDeviceGetMemoryInfo, handle).used),
                 has_mig=_ask_or([0, 0], asked, pynvml.nvmlDeviceGetMigMode, handle)[0] == 1,
                 recovery_action=_ask_or(None, asked, _recovery_action, handle),
+                utilization_percent=_utilization_percent(asked, handle),
             )
 
     def processes(self, uuid: str) -> list[GpuProcess]:
@@ -326,6 +329,16 @@ def _numa(handle: Any) -> int:
     """The one node whose memory is nearest; -1 when several are alike."""
     (mask,) = pynvml.nvmlDeviceGetMemoryAffinity(handle, 1, pynvml.NVML_AFFINITY_SCOPE_NODE)
     return mask.bit_length() - 1 if mask.bit_count() == 1 else -1
+
+
+def _utilization_percent(asked: str, handle: Any) -> int | None:
+    """Only to be shown: a GPU that answers everything else is not ill for the want of it."""
+    try:
+        return int(_ask(asked, pynvml.nvmlDeviceGetUtilizationRates, handle).gpu)
+    except NvmlError as error:
+        if error.is_lost or error.ends_session:
+            raise
+        return None
 
 
 def _recovery_action(handle: Any) -> int | None:

@@ -1,4 +1,4 @@
-"""What containers have and use, read from their files at the moment somebody asks for metrics."""
+"""What containers have and use, read from their files at the moment somebody looks."""
 
 import logging
 from collections.abc import Iterable
@@ -30,6 +30,9 @@ class ContainerReading:
     busy_s: float | None
     throttled_s: float | None
     launches: int | None
+    policy: str = "fixed"
+    start: str = ""
+    """Another one after every start of the container: its counters begin anew."""
 
 
 def read_all(allocations: Iterable[ContainerAllocation]) -> list[ContainerReading]:
@@ -49,6 +52,7 @@ def _read(allocation: ContainerAllocation, key: ContainerKey) -> list[ContainerR
     compute = _usage(allocation.compute_usage, Kind.COMPUTE)
     # Until its limits are written, a container has what it was allocated.
     allocated = allocation.compute_percent / 100 / max(1, len(allocation.gpus))
+    start = allocation.member.name if allocation.member is not None else allocation.id
     readings = []
     for number, gpu in enumerate(allocation.gpus):
         held = memory.devices[number] if memory and number < len(memory.devices) else None
@@ -65,6 +69,8 @@ def _read(allocation: ContainerAllocation, key: ContainerKey) -> list[ContainerR
                 busy_s=spent.busy_ns / 1e9 if spent else None,
                 throttled_s=spent.throttled_ns / 1e9 if spent else None,
                 launches=spent.launches if spent else None,
+                policy=allocation.policy,
+                start=start,
             )
         )
     return readings

@@ -1,7 +1,8 @@
-"""The node at the moment somebody asks for metrics, gathered from all parts of the agent."""
+"""The node at the moment somebody looks, gathered from all parts of the agent."""
 
+import time
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from aliquot import __version__
@@ -17,7 +18,19 @@ from deviceplugin.telemetry.readings import read_all
 from deviceplugin.tenants.judgement import Breach, Kind
 from deviceplugin.tenants.watch import TenantWatch
 
-__all__ = ["Sampler"]
+__all__ = ["Look", "Sampler"]
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The node at one moment, to be compared with itself at another."""
+
+    at_s: float
+    """Of the monotonic clock."""
+    at_unix_s: float
+    node: NodeSample
+    utilization_percent: Mapping[str, float]
+    """Of the GPUs, by uuid, as the driver says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,12 +43,14 @@ class Sampler:
     arbiter: NodeArbiter
     counts: Counts
 
+    def look(self) -> Look:
+        return Look(time.monotonic(), time.time(), self.sample(), self.health.utilization_percent)
+
     def sample(self) -> NodeSample:
         allocations = self.allocator.allocations()
         return NodeSample(
             version=__version__,
             driver=self.picture.hardware.driver,
-            unit_bytes=self.sharing.unit_bytes,
             gpus=self._gpus(allocations),
             containers=tuple(read_all(allocations)),
             plans={

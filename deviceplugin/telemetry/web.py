@@ -1,4 +1,4 @@
-"""The agent's small HTTP server: is it ready, is it alive, and its metrics."""
+"""The agent's small HTTP server: is it ready, is it alive, its metrics, and its view."""
 
 import logging
 import socket
@@ -11,7 +11,7 @@ from typing import ClassVar
 
 from aliquot.errors import UserError
 
-__all__ = ["Page", "Web", "text_page"]
+__all__ = ["MakePage", "Page", "Web", "text_page"]
 
 CLIENT_TIMEOUT_S = 10
 """A client that neither asks nor reads may not keep a thread."""
@@ -26,6 +26,10 @@ class Page:
     content_type: str = "text/plain; charset=utf-8"
 
 
+MakePage = Callable[[str], Page]
+"""Given the query, what stands behind the question mark."""
+
+
 def text_page(problem: str) -> Page:
     """For probes: 200, or 503 with what is the matter."""
     if problem:
@@ -34,7 +38,7 @@ def text_page(problem: str) -> Page:
 
 
 class Web:
-    def __init__(self, address: tuple[str, int], pages: Mapping[str, Callable[[], Page]]) -> None:
+    def __init__(self, address: tuple[str, int], pages: Mapping[str, MakePage]) -> None:
         handler = type("Handler", (_Handler,), {"pages": pages})
         try:
             self._server = _Server(address, handler)
@@ -80,7 +84,7 @@ class _Server(ThreadingHTTPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     timeout = CLIENT_TIMEOUT_S
-    pages: ClassVar[Mapping[str, Callable[[], Page]]] = {}
+    pages: ClassVar[Mapping[str, MakePage]] = {}
 
     def do_GET(self) -> None:
         self._answer()
@@ -89,13 +93,14 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer()
 
     def _answer(self) -> None:
-        make = self.pages.get(self.path.partition("?")[0])
+        path, _, query = self.path.partition("?")
+        make = self.pages.get(path)
         if make is None:
             known = ", ".join(sorted(self.pages))
             page = Page(f"there are {known}\n".encode(), HTTPStatus.NOT_FOUND)
         else:
             try:
-                page = make()
+                page = make(query)
             except Exception as error:
                 log.exception("%s failed", self.path)
                 page = Page(f"{error}\n".encode(), HTTPStatus.INTERNAL_SERVER_ERROR)

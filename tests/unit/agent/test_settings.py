@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from aliquot.errors import UserError
-from deviceplugin.settings import ROWS, Settings, load, markdown_table
+from deviceplugin.settings import ROWS, Settings, agent_url, load, markdown_table
 
 MIB = 1 << 20
 
@@ -102,3 +102,25 @@ def test_every_field_has_its_row_and_every_row_its_field():
 def test_the_documentation_has_the_table_as_it_is():
     document = Path(__file__).parents[3] / "docs" / "agent.md"
     assert markdown_table() in document.read_text()
+
+
+@pytest.mark.parametrize(
+    ("environment", "url"),
+    [
+        ({}, ""),
+        ({"POD_IP": "10.1.2.3"}, "http://10.1.2.3:9999"),
+        ({"POD_IP": "fd00::7"}, "http://[fd00::7]:9999"),
+        ({"POD_IP": "10.1.2.3", "ALIQUOT_ADVERTISE_URL": "https://n1/agent/"}, "https://n1/agent"),
+        ({"POD_IP": "10.1.2.3", "ALIQUOT_LISTEN": "0.0.0.0:0"}, "http://10.1.2.3:9999"),
+        ({"POD_IP": "10.1.2.3", "ALIQUOT_LISTEN": "127.0.0.1:0"}, ""),
+        ({"POD_IP": "10.1.2.3", "ALIQUOT_LISTEN": "[::1]:0"}, ""),
+        ({"POD_IP": "10.1.2.3", "ALIQUOT_LISTEN": "off"}, ""),
+    ],
+)
+def test_the_cluster_is_told_where_the_agent_answers(environment: dict[str, str], url: str):
+    assert agent_url(load({}, environment), 9999) == url
+
+
+def test_what_is_no_address_is_not_advertised():
+    with pytest.raises(UserError, match=r"ALIQUOT_ADVERTISE_URL: 'n1' is neither an address"):
+        load({}, {"ALIQUOT_ADVERTISE_URL": "n1"})

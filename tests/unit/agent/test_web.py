@@ -11,7 +11,7 @@ LOOPBACK = ("127.0.0.1", 0)
 state = {"problem": ""}
 
 
-def broken() -> Page:
+def broken(query: str) -> Page:
     raise ZeroDivisionError("oh")
 
 
@@ -21,8 +21,8 @@ def web() -> Iterator[Web]:
     server = Web(
         LOOPBACK,
         {
-            "/readyz": lambda: text_page(state["problem"]),
-            "/metrics": lambda: Page(b"a 1\n", content_type="text/x"),
+            "/readyz": lambda _: text_page(state["problem"]),
+            "/metrics": lambda query: Page(f"a {len(query)}\n".encode(), content_type="text/x"),
             "/broken": broken,
         },
     )
@@ -46,8 +46,9 @@ def test_a_probe_hears_what_is_the_matter(web: Web):
     assert get(web, "/readyz") == (503, "not registered\n")
 
 
-def test_metrics_may_be_asked_with_parameters(web: Web):
-    assert get(web, "/metrics?name=a") == (200, "a 1\n")
+def test_a_page_may_be_asked_with_parameters_and_hears_of_them(web: Web):
+    assert get(web, "/metrics") == (200, "a 0\n")
+    assert get(web, "/metrics?name=a") == (200, "a 6\n")
 
 
 def test_what_there_is_not_and_what_fails_are_said_so(web: Web):
@@ -61,7 +62,7 @@ def test_a_port_that_is_taken_is_named(web: Web):
 
 
 def test_all_interfaces_are_served_by_default():
-    web = Web(("", 0), {"/livez": lambda: text_page("")})
+    web = Web(("", 0), {"/livez": lambda _: text_page("")})
     web.start()
     try:
         assert get(web, "/livez") == (200, "ok\n")
