@@ -51,6 +51,7 @@ class Sampler:
         return NodeSample(
             version=__version__,
             driver=self.picture.hardware.driver,
+            unit_bytes=self.sharing.unit_bytes,
             gpus=self._gpus(allocations),
             containers=tuple(read_all(allocations)),
             plans={
