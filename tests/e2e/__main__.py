@@ -4,11 +4,16 @@ import sys
 
 from tests.e2e.cluster import begin, prepare
 from tests.e2e.places import cache
+from tests.e2e.preflight import check_machine
 from tests.e2e.sandbox import clean_up, only_cluster, start_inside
 
 
 def main() -> int:
     words = sys.argv[1:]
+    if words == ["--preflight"]:
+        check_machine()
+        print("e2e: this machine can hold a test cluster")
+        return 0
     if not any(word.startswith("tests/") for word in words):
         words.append("tests/e2e")
     images = prepare()

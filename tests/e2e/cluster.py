@@ -20,14 +20,15 @@ from tests.e2e.images import archives
 from tests.e2e.machine import BRIDGE, ip
 from tests.e2e.node import Node
 from tests.e2e.places import CHECKOUT, running
-from tests.e2e.sandbox import check_tools, clean_up, only_builder, only_cluster, start_inside
+from tests.e2e.preflight import check_machine
+from tests.e2e.sandbox import clean_up, only_builder, only_cluster, start_inside
 
 __all__ = ["Cluster", "begin", "prepare"]
 
 
 def prepare() -> dict[str, Path]:
     """Everything that needs the network or takes long, before a cluster is cut off; the images."""
-    check_tools()
+    check_machine()
     with only_builder():
         build_all()
         return archives()

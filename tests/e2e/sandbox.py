@@ -15,7 +15,7 @@ from tests.e2e.places import CHECKOUT, cache, running
 
 __all__ = [
     "CGROUP",
-    "check_tools",
+    "CGROUPS",
     "clean_up",
     "make_group",
     "only_builder",
@@ -28,32 +28,6 @@ CGROUP = "aliquot-e2e"
 CGROUPS = Path("/sys/fs/cgroup")
 GROUP_PATIENCE_S = 20.0
 MACHINE_LOCK = Path("/run/aliquot-e2e.lock")
-
-TOOLS = {
-    "buildah": "buildah",
-    "cc": "gcc libc6-dev",
-    "conntrack": "conntrack",
-    "debootstrap": "debootstrap",
-    "git": "git",
-    "ip": "iproute2",
-    "iptables": "iptables",
-    "nsenter": "util-linux",
-    "runc": "runc",
-    "setpriv": "util-linux",
-    "unshare": "util-linux",
-}
-"""Programs by the Debian packages that bring them."""
-
-
-def check_tools() -> None:
-    """Says everything that is missing at once."""
-    if os.geteuid():
-        raise SystemExit("e2e: only root can start containers; run `sudo make e2e`")
-    packages = {package for tool, package in TOOLS.items() if shutil.which(tool) is None}
-    if not Path("/usr/lib/cni/ptp").exists():
-        packages.add("containernetworking-plugins")
-    if packages:
-        raise SystemExit(f"e2e: missing Debian packages: {' '.join(sorted(packages))}")
 
 
 @contextlib.contextmanager
