@@ -6,8 +6,8 @@ from scheduler_ext.requests import Demand
 
 __all__ = ["Choices"]
 
-# At 5,000 nodes a lesson spreads over some 40 calls for each kind of pod.
-_RENEWED_ROWS = 128
+# Over how many pods of a kind a lesson spreads.
+_RENEWED_IN = 40
 
 
 class Choices:
@@ -31,8 +31,6 @@ class Choices:
 
     def _of(self, policy: str) -> PodPlacer:
         if policy not in self._placers:
-            placer = Placer(
-                self._cluster, policy_named(policy), host=False, renewed_rows=_RENEWED_ROWS
-            )
+            placer = Placer(self._cluster, policy_named(policy), host=False, renewed_in=_RENEWED_IN)
             self._placers[policy] = (placer, PodPlacer(placer))
         return self._placers[policy][1]

@@ -1,6 +1,5 @@
 """The whole extender, put together: what watches, what decides, what answers, and who leads."""
 
-import gc
 import logging
 import threading
 
@@ -13,6 +12,7 @@ from scheduler_ext.admitting import webhook_routes
 from scheduler_ext.binding import Binder
 from scheduler_ext.certificates import CertificateKeeper, Material, ServingContext
 from scheduler_ext.choices import Choices
+from scheduler_ext.garbage import keep_what_is_there
 from scheduler_ext.groups import GroupTimes
 from scheduler_ext.leader import Alone, Leader, Leadership
 from scheduler_ext.metrics import Metrics
@@ -152,9 +152,7 @@ class Extender:
         while not self._pods.synced.wait(0.2):
             if self._stopping.is_set():
                 return
-        # What was read now stays: looking through it for garbage would hold up verbs for nothing.
-        gc.collect()
-        gc.freeze()
+        keep_what_is_there()
         # Only who knows the cluster may lead.
         self.leader.start()
 

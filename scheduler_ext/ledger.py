@@ -70,8 +70,11 @@ class Ledger:
     releases: int = 0
     """Grows whenever something of a GPU is given back."""
     touched_gpus: set[str] = field(default_factory=set)
+    touched_hosts: set[str] = field(default_factory=set)
+    """Nodes of whose CPU and memory something changed."""
     touched_nodes: set[str] = field(default_factory=set)
-    """Both are emptied by whoever brings its own picture up to date with us."""
+    """Nodes of which every GPU changed. All three are emptied by whoever brings its own picture up
+    to date with us."""
     _seen: dict[str, Entry] = field(default_factory=dict)
     _held: dict[str, Entry] = field(default_factory=dict)
     _gpus: dict[str, Amount] = field(default_factory=dict)
@@ -118,6 +121,15 @@ class Ledger:
             return seen
         return self._held.get(uid) or seen
 
+    def entries(self) -> dict[str, Entry]:
+        """What counts of every pod, by uid; a copy."""
+        found = dict(self._seen)
+        for uid, held in self._held.items():
+            seen = found.get(uid)
+            if seen is None or not seen.bound:
+                found[uid] = held
+        return found
+
     def overdue(self, now_s: float) -> list[str]:
         """Pods whose entry was to be settled by now."""
         return [uid for uid, expires_s in self._expiring.items() if expires_s <= now_s]
@@ -162,7 +174,7 @@ class Ledger:
             self.releases += 1
 
     def _count(self, entry: Entry, sign: int) -> None:
-        self.touched_nodes.add(entry.node)
+        self.touched_hosts.add(entry.node)
         total = self.totals[entry.stage]
         total.pods += sign * entry.takes_gpus
         for share in entry.footprint:
@@ -171,6 +183,7 @@ class Ledger:
             total.compute_percent += sign * share.amount.compute_percent
             _add(self._gpus, share.uuid, share.amount, sign)
         if entry.unlocated != NOTHING:
+            self.touched_nodes.add(entry.node)
             _add(self._unlocated, entry.node, entry.unlocated, sign)
         host = self._hosts[entry.node]
         host.cpu_milli += sign * entry.cpu_milli

@@ -30,6 +30,9 @@ class Cause(IntEnum):
     BOTH = 10
     TOGETHER = 11
 
+    # An enumeration's own is Python code, and thousands of nodes are counted by cause in a call.
+    __hash__ = int.__hash__
+
 
 # How cause, GPU index, value, and the two counts lie in one number: shift and mask.
 _FIELDS = ((58, 0x1F), (48, 0x3FF), (16, 0xFFFFFFFF), (8, 0xFF), (0, 0xFF))
@@ -67,6 +70,8 @@ def reasons_for(
     cluster: Cluster, rows: NDArray[np.int64], demand: Demand, unit_mib: int
 ) -> list[Reason]:
     """One for each row, of nodes that are there but on which the pod does not fit."""
+    if not len(rows):
+        return []
     found: list[Reason | None] = [None] * len(rows)
     open_places = np.arange(len(rows))
     for part in demand.parts:
@@ -75,7 +80,9 @@ def reasons_for(
         places = open_places[fails]
         name = part.containers[0].name if len(demand.parts) > 1 else ""
         for place, reason in zip(
-            places, _of_request(cluster, rows[places], request, unit_mib, name), strict=True
+            places.tolist(),
+            _of_request(cluster, rows[places], request, unit_mib, name),
+            strict=True,
         ):
             found[place] = reason
         open_places = open_places[~fails]
@@ -109,9 +116,26 @@ def _of_request(
 def _situations(cluster: Cluster, rows: NDArray[np.int64], request: Request) -> NDArray[np.int64]:
     """By row, packed into one number: cause, GPU index, what it has, how many would do, of how
     many."""
-    every = np.arange(len(rows))
     wanted = kind_of_devices(cluster, rows, request)
-    gpus, kinds = (cluster.model[rows] >= 0).sum(axis=1), wanted.sum(axis=1)
+    gpus = (cluster.model[rows] >= 0).sum(axis=1)
+    model = cluster.model[rows, 0]
+    codes: NDArray[np.int64] = (int(Cause.KIND) << 58) + (np.maximum(model, 0) << 16) + gpus
+    some = np.flatnonzero(wanted.any(axis=1))
+    if len(some):
+        codes[some] = _shortages(cluster, rows[some], request, wanted[some], gpus[some])
+    return codes
+
+
+def _shortages(
+    cluster: Cluster,
+    rows: NDArray[np.int64],
+    request: Request,
+    wanted: NDArray[np.bool_],
+    gpus: NDArray[np.int64],
+) -> NDArray[np.int64]:
+    """The same, of rows that have GPUs of a wanted kind."""
+    every = np.arange(len(rows))
+    kinds = wanted.sum(axis=1)
     asked = request.gpu_memory_units
 
     def most(cause: Cause, numbers: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -144,9 +168,6 @@ def _situations(cluster: Cluster, rows: NDArray[np.int64], request: Request) -> 
     few = kinds < request.gpus
     if few.any():
         result = np.where(few, count(Cause.COUNT, kinds, gpus), result)
-        model = cluster.model[rows, 0]
-        none = (int(Cause.KIND) << 58) + (np.maximum(model, 0) << 16) + gpus
-        result = np.where(kinds == 0, none, result)
     return result
 
 

@@ -131,17 +131,20 @@ class ClusterState:
     def refresh(self) -> None:
         """Brings the arrays up to date with the ledger; needed after each change of it."""
         ledger, cluster = self.ledger, self.cluster
-        unlocated = {node for node in ledger.touched_nodes if node in cluster.row_of}
         for uuid in ledger.touched_gpus:
             place = cluster.uuid_at.get(uuid)
             if place is not None:
                 self._refresh_gpu(*place)
-        for node in unlocated:
-            row = cluster.row_of[node]
+        for node in ledger.touched_hosts | ledger.touched_nodes:
+            row = cluster.row_of.get(node)
+            if row is None:
+                continue
             self._refresh_host(node, row)
-            for device in range(len(cluster.uuids[row])):
-                self._refresh_gpu(row, device)
+            if node in ledger.touched_nodes:
+                for device in range(len(cluster.uuids[row])):
+                    self._refresh_gpu(row, device)
         ledger.touched_gpus.clear()
+        ledger.touched_hosts.clear()
         ledger.touched_nodes.clear()
 
     def _take_node(self, record: NodeRecord) -> None:

@@ -8,20 +8,15 @@ from collections.abc import Callable
 from aliquot.kubernetes.client import ApiClient
 from aliquot.kubernetes.errors import ApiError, ApiServerError
 from aliquot.kubernetes.paths import pod_path
-from aliquot.protocol.names import DOMAIN
+from aliquot.protocol.names import RETRY
 from scheduler_ext.binding import Binder
 from scheduler_ext.records import PodRecord
 from scheduler_ext.verbs import Verbs
 from scheduler_ext.waiting import who_fits
 
-__all__ = ["RETRY", "Tender"]
+__all__ = ["Tender"]
 
 log = logging.getLogger(__name__)
-
-RETRY = f"{DOMAIN}/retry"
-"""On waiting pods. kube-scheduler leaves a pod that we rejected alone until something happens in
-the cluster, and what happens may reach it before us. A change of the pod's own metadata makes every
-version try it again at once, and no other pod with it."""
 
 _UNKNOWN_S = 60.0
 _MOST_WOKEN = 20
@@ -110,6 +105,9 @@ class Tender:
         return expected + sleepers
 
     def _wake(self, pod: PodRecord) -> None:
+        """kube-scheduler leaves a pod that we rejected alone until something happens in the
+        cluster, and what happens may reach it before us. A change of the pod's own metadata makes
+        every version try it again at once, and no other pod with it."""
         metadata = {"uid": pod.uid, "annotations": {RETRY: f"{time.time():.3f}"}}
         try:
             self._client.patch(pod_path(pod.namespace, pod.name), {"metadata": metadata})

@@ -39,6 +39,18 @@ class Filtered:
     failed: dict[str, Reason]
 
 
+@dataclass(frozen=True, slots=True)
+class _Considered:
+    """What filter found, for the prioritize call that follows at once."""
+
+    uid: str
+    names: list[str]
+    rows: NDArray[np.int64]
+    cost: NDArray[np.float64]
+    version: NDArray[np.int64]
+    """Of all rows; the others may have changed since, but not the one that is chosen."""
+
+
 class Verbs:
     """Every method takes the state's lock: one decision at a time, each a few milliseconds."""
 
@@ -62,6 +74,7 @@ class Verbs:
         self.companions = Companions(state, self.holdings.let_go, group_times, clock)
         self._assume_s = assume_s
         self._clock = clock
+        self._considered: _Considered | None = None
         self._recent: OrderedDict[str, PodRecord] = OrderedDict()
         state.on_new_pod = self._meet
         state.on_gone_pod = self._part
@@ -86,6 +99,9 @@ class Verbs:
             failed = self._reasons(record, names, rows, np.flatnonzero(~fits))
             if passed:
                 self.waiting.remove(record.uid)
+                self._considered = _Considered(
+                    record.uid, passed, rows[fits], cost[fits], self.state.cluster.version.copy()
+                )
             else:
                 self.waiting.add(record, self._clock())
             if len(passed) == 1:
@@ -103,8 +119,7 @@ class Verbs:
             if self.companions.holds(record):
                 held = self.holdings.assumed(record.uid)
                 return [BEST_SCORE if held and name == held.node else 0 for name in names]
-            rows = self._rows(names)
-            cost = self._costs(record, rows)
+            rows, cost = self._considered_anew(record, names)
             fits = np.isfinite(cost)
             if not fits.any():
                 return [0] * len(names)
@@ -288,6 +303,20 @@ class Verbs:
         costs: NDArray[np.float64] = np.append(order, np.inf)[rows]
         return costs
 
+    def _considered_anew(
+        self, record: PodRecord, names: Sequence[str]
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """The rows of these nodes, and what the pod costs there: as filter found it if that is
+        still true of the cheapest."""
+        before, self._considered = self._considered, None
+        if before is not None and before.uid == record.uid and before.names == names:
+            best = before.rows[_best(before.cost, before.rows)]
+            version = self.state.cluster.version
+            if len(version) == len(before.version) and version[best] == before.version[best]:
+                return before.rows, before.cost
+        rows = self._rows(names)
+        return rows, self._costs(record, rows)
+
     def _reasons(
         self,
         record: PodRecord,
@@ -298,8 +327,8 @@ class Verbs:
         assert record.demand is not None
         there = places[rows[places] >= 0]
         reasons = reasons_for(self.state.cluster, rows[there], record.demand, self.state.unit_mib)
-        failed = {names[place]: reason for place, reason in zip(there, reasons, strict=True)}
-        for place in places[rows[places] < 0]:
+        failed = dict(zip([names[place] for place in there.tolist()], reasons, strict=True))
+        for place in places[rows[places] < 0].tolist():
             failed[names[place]] = Reason(Cause.AGENT, self.state.refusal(names[place]))
         return failed
 

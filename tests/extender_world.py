@@ -184,7 +184,7 @@ class World:
             pod["metadata"]["annotations"].pop(name, None)
             if text is not None:
                 pod["metadata"]["annotations"][name] = text
-        if "aliquot.dev/retry" in wanted["annotations"]:
+        if names.RETRY in wanted["annotations"]:
             self.woken.add(pod["metadata"]["name"])
         self._tell(ChangeKind.MODIFIED, pod)
         self._maybe_lose()

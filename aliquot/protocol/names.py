@@ -26,6 +26,8 @@ ACTUAL = f"{DOMAIN}/actual"
 """On pods, by the node agent: what the node has given."""
 RESIZED = f"{DOMAIN}/resized"
 """On pods, by the node agent: what became of the last `resize`."""
+RETRY = f"{DOMAIN}/retry"
+"""On waiting pods, by the extender: its change makes kube-scheduler try the pod again."""
 INVENTORY = f"{DOMAIN}/inventory"
 """On nodes, by the node agent."""
 

@@ -15,6 +15,8 @@ from scheduler_ext.placement.request import Request
 # Pod types whose scores are kept; at 5,000 nodes and 8 GPUs one type takes some 160 KiB.
 _TYPES_KEPT = 256
 _NEVER_SCORED = -1
+# Rows that cost hardly more time than one.
+_LEAST_RENEWED = 32
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,8 @@ class Placer:
     """Holds the scores of one policy over one cluster; the cluster may change between calls.
 
     `host` says whether a node must have the CPU and the host memory to fit; kube-scheduler has
-    looked at that already. With `renewed_rows`, a new epoch renews only so many rows a call, and
-    the others keep their earlier score meanwhile: a lesson then costs no single pod much time.
+    looked at that already. With `renewed_in`, a new epoch renews the rows in about so many calls;
+    the others keep their earlier score meanwhile, so that a lesson costs no single pod much time.
     """
 
     def __init__(
@@ -53,12 +55,12 @@ class Placer:
         policy: Policy,
         *,
         host: bool = True,
-        renewed_rows: int | None = None,
+        renewed_in: int | None = None,
     ) -> None:
         self.cluster = cluster
         self.policy = policy
         self._host = host
-        self._renewed_rows = renewed_rows
+        self._renewed_in = renewed_in
         self._kept: OrderedDict[Request, TypeScores] = OrderedDict()
 
     def observe(self, request: Request) -> None:
@@ -93,7 +95,7 @@ class Placer:
         if scores is None or scores.devices.shape != cluster.model.shape:
             scores = TypeScores(cluster.model.shape, epoch)
         elif scores.epoch != epoch:
-            if self._renewed_rows is None:
+            if self._renewed_in is None:
                 scores = TypeScores(cluster.model.shape, epoch)
             else:
                 scores.epoch = epoch
@@ -101,13 +103,23 @@ class Placer:
         self._kept[request] = scores
         if len(self._kept) > _TYPES_KEPT:
             self._kept.popitem(last=False)
-        if len(scores.outdated):
-            scores.version[scores.outdated[: self._renewed_rows]] = _NEVER_SCORED
-            scores.outdated = scores.outdated[self._renewed_rows :]
+        if self._renewed_in and len(scores.outdated):
+            count = max(-(-cluster.rows // self._renewed_in), _LEAST_RENEWED)
+            scores.version[scores.outdated[:count]] = _NEVER_SCORED
+            scores.outdated = scores.outdated[count:]
         stale = np.flatnonzero(scores.version != cluster.version)
         if len(stale):
             self._rescore(scores, stale, request)
         return scores
+
+    def scores_of_row(self, request: Request, row: int) -> TypeScores:
+        """Like `scores`, but only this row has to be up to date."""
+        kept = self._kept.get(request)
+        if kept is None or kept.devices.shape != self.cluster.model.shape:
+            return self.scores(request)
+        if kept.version[row] != self.cluster.version[row]:
+            return self.scores(request)
+        return kept
 
     def _rescore(self, scores: TypeScores, stale: NDArray[np.int64], request: Request) -> None:
         cluster = self.cluster

@@ -35,6 +35,8 @@ class Fragmentation:
         self._lessons = 0
         self._shape_version = -1
         self._kinds: Hashable = None
+        self._capacity = 0.0
+        self._weighed: Hashable = None
         self._block_weights: dict[int, float] = {}
         self._unlearned = unlearned_hole_values()
 
@@ -62,6 +64,8 @@ class Fragmentation:
         request: Request,
         eligible: NDArray[np.bool_],
     ) -> Scores:
+        if len(rows) <= _BATCH_ROWS:
+            return self._score_batch(cluster, rows, request, eligible)
         batches = [
             self._score_batch(cluster, rows[batch], request, eligible[batch])
             for start in range(0, len(rows), _BATCH_ROWS)
@@ -102,17 +106,21 @@ class Fragmentation:
         if cluster.shape_version == self._shape_version:
             return False
         self._shape_version = cluster.shape_version
+        self._capacity = float((cluster.model >= 0).sum())
         kinds = (len(cluster.model_names), tuple(np.unique(cluster.gpu_memory).tolist()))
         new, self._kinds = kinds != self._kinds, kinds
         return new and self._lesson is not None
 
     def _weigh_blocks(self, cluster: Cluster, lesson: Lesson) -> None:
         """In halvings, with slack between them: each change makes every cached score stale."""
-        capacity = float((cluster.model >= 0).sum())
+        now = (self._lessons, self._capacity, cluster.nodes_with_free.tobytes())
+        if now == self._weighed:
+            return
+        self._weighed = now
         counts = np.arange(len(cluster.nodes_with_free))
         for gpus, demand in lesson.block_demand.items():
             free = float((cluster.nodes_with_free * (counts // gpus)).sum()) * gpus
-            ratio = _BLOCK_RESERVE * demand * capacity / max(free, 1e-3)
+            ratio = _BLOCK_RESERVE * demand * self._capacity / max(free, 1e-3)
             ratio = min(max(ratio, _LEAST_BLOCK_WEIGHT), 1.0)
             old = self._block_weights.get(gpus, 1.0)
             if not 0.75 * old <= ratio < 2.5 * old:

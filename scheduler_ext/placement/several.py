@@ -62,7 +62,7 @@ class PodPlacer:
     def devices(self, parts: tuple[Request, ...], row: int) -> Devices | None:
         """Each part's GPUs on that row, or None when the pod does not fit there."""
         if len(parts) == 1:
-            single = self._placer.scores(parts[0])
+            single = self._placer.scores_of_row(parts[0], row)
             if not np.isfinite(single.cost[row]):
                 return None
             return (tuple(int(device) for device in np.flatnonzero(single.devices[row])),)

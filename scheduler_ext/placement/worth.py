@@ -120,10 +120,11 @@ def lost_by_each(
 
 def _first_twin(nodes: Nodes, eligible: NDArray[np.bool_]) -> NDArray[np.int64]:
     """B x D: the node's first eligible device in the same state; they all cost the same."""
-    same: NDArray[np.bool_] = nodes.compute[:, :, None] == nodes.compute[:, None, :]
-    same &= nodes.memory[:, :, None] == nodes.memory[:, None, :]
-    same &= nodes.total[:, :, None] == nodes.total[:, None, :]
-    same &= nodes.model[:, :, None] == nodes.model[:, None, :]
+    # Compute has at most 1000 milli, and there are not a thousand models.
+    kind = nodes.model + 1024 * nodes.total
+    state = nodes.compute + 1024 * nodes.memory
+    same: NDArray[np.bool_] = state[:, :, None] == state[:, None, :]
+    same &= kind[:, :, None] == kind[:, None, :]
     same &= eligible[:, None, :]
     first: NDArray[np.int64] = same.argmax(axis=2)
     return first
@@ -166,9 +167,14 @@ def _able(
 
 def _weights(lesson: Lesson, nodes: Nodes) -> NDArray[np.float32]:
     """B x K: among the classes that may run on the node at all; others do not miss it."""
-    weight = lesson.weight * lesson.access[nodes.model].any(axis=1)
-    scaled: NDArray[np.float32] = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-9)
-    return scaled.astype(np.float32)
+    first = nodes.model[:, 0]
+    alike = bool(((nodes.model == first[:, None]) | (nodes.model < 0)).all())
+    # Nodes of one model, as most are, need not be looked at one by one.
+    access = lesson.access if alike else lesson.access[nodes.model].any(axis=1)
+    weight = lesson.weight * access
+    scaled = weight / np.maximum(weight.sum(axis=1, keepdims=True), 1e-9)
+    result: NDArray[np.float32] = (scaled[first] if alike else scaled).astype(np.float32)
+    return result
 
 
 def _cpu_suffices(lesson: Lesson, nodes: Nodes) -> NDArray[np.bool_]:

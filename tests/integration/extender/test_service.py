@@ -7,7 +7,6 @@ import threading
 
 from aliquot.protocol import assignment, names
 from aliquot.protocol.assignment import Assignment, Slice
-from scheduler_ext.tending import RETRY
 from simcluster.apiserver import ApiServer
 from tests.extender_cluster import FakeScheduler, gpu_node, gpu_pod, plan_of, uuid_of
 
@@ -68,7 +67,7 @@ def test_a_pod_that_waits_is_woken_when_its_gpu_is_freed(server, start, connect)
 
 def _retried(server: ApiServer, name: str) -> bool:
     found = server.get(f"/api/v1/namespaces/default/pods/{name}")
-    return RETRY in found["metadata"]["annotations"]
+    return names.RETRY in found["metadata"]["annotations"]
 
 
 def _member(server: ApiServer, name: str, size: int, compute: int = 60):

@@ -78,7 +78,7 @@ def test_scores_follow_the_cluster():
 def test_a_lesson_may_reach_the_rows_one_after_the_other():
     made = cluster([[(10, 10)] * 3 for _ in range(40)])
     exact = Placer(made, policy_named("fragmentation"))
-    eased = Placer(made, policy_named("fragmentation"), renewed_rows=8)
+    eased = Placer(made, policy_named("fragmentation"), renewed_in=8)
     asked = Request(gpus=1, compute_milli=300, gpu_memory_units=3)
     other = Request(gpus=1, compute_milli=700, gpu_memory_units=7)
     for placer in (exact, eased):
