@@ -8,6 +8,10 @@ __all__ = ["give_back", "limit_arenas", "settle"]
 M_ARENA_MAX = -8
 """Of glibc's mallopt."""
 
+YOUNG_OBJECTS = 20_000
+"""How many new objects make the garbage collector look. Each of the kubelet's lists makes thousands
+that go again by themselves; looking at every 700, as by default, would only stop all threads."""
+
 _libc = ctypes.CDLL(None)
 
 
@@ -23,6 +27,7 @@ def settle() -> None:
     look at it again."""
     gc.collect()
     gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
     give_back()
 
 

@@ -70,20 +70,23 @@ def _gpus(
 ) -> tuple[str, ...]:
     if not wanted:
         raise Refusal(f"an allocation of {resource} without ids")
+    split: dict[str, list[int]] = {}
     for each in wanted:
         try:
             uuid, number = ids.parse(resource, each)
         except ids.IdError as error:
             raise Refusal(str(error)) from None
+        split.setdefault(uuid, []).append(number)
+    for uuid, numbers in split.items():
         reason = supply.why_unusable(uuid)
         if reason:
             raise Refusal(f"{supply.name(uuid)} {reason}; it was handed out a moment too late")
-        if number >= supply.count(resource, uuid):
+        count = supply.count(resource, uuid)
+        if max(numbers) >= count:
             raise Refusal(
-                f"{each} does not exist: {supply.name(uuid)} has "
-                f"{supply.count(resource, uuid)} ids of {resource}"
+                f"number {max(numbers)} does not exist: {supply.name(uuid)} has {count} ids of "
+                f"{resource}, which count from 0"
             )
-    split = ids.by_gpu(wanted)
     whole = all(len(each) == WHOLE_PERCENT for each in split.values())
     if answered is None and len(split) > 1 and not whole:
         raise Refusal(
@@ -98,7 +101,8 @@ def _ended(wanted: frozenset[str], ledger: Ledger, answered: Answered | None) ->
     gone = answered.gone if answered is not None else frozenset()
     re_used = answered.must_include if answered is not None else wanted
     ended: dict[str, Allocation] = {}
-    for each in sorted(wanted):
+    held = wanted - ledger.unheld(wanted)
+    for each in sorted(held):
         for holder in ledger.holders(each):
             if holder.name in gone:
                 ended[holder.name] = holder
@@ -107,13 +111,11 @@ def _ended(wanted: frozenset[str], ledger: Ledger, answered: Answered | None) ->
                     f"{each} is held by {holder.holder()}; the kubelet has handed it out twice. "
                     "Create the pod anew; its controller does so by itself"
                 )
-    if answered is None and not ended:
-        held = [each for each in wanted if ledger.holds(each)]
-        if held and len(held) < len(wanted):
-            raise Refusal(
-                f"{len(held)} of {len(wanted)} ids are held by "
-                f"{ledger.holders(held[0])[0].holder()}; create the pod anew"
-            )
+    if answered is None and not ended and held and len(held) < len(wanted):
+        raise Refusal(
+            f"{len(held)} of {len(wanted)} ids are held by "
+            f"{ledger.holders(min(held))[0].holder()}; create the pod anew"
+        )
     return list(ended.values())
 
 

@@ -76,8 +76,10 @@ class Allocator:
         self._promises = Promises(clock)
         self._callbacks: list[Callable[[], None]] = []
         self._is_reconciled = False
-        self._overview: tuple[int, tuple[ContainerAllocation, ...]] | None = None
-        """As of so many changes of the ledger."""
+        self._looking = threading.Lock()
+        self._overview = overview.Overview(files)
+        self._seen: tuple[int, tuple[ContainerAllocation, ...]] = (-1, ())
+        """The last overview, as of so many changes of the ledger."""
 
     def update_hardware(self, hardware: Hardware) -> None:
         """Takes a new picture of the GPUs; call it whenever `inventory` sees a change.
@@ -261,12 +263,13 @@ class Allocator:
 
         They ask several times a second, so it is made only after changes, and not under the lock.
         """
-        with self._lock:
-            changes, entries = self._books.ledger.changes, tuple(self._books.ledger)
-        kept = self._overview
-        if kept is None or kept[0] != changes:
-            kept = self._overview = changes, overview.containers(entries, self._books.files)
-        return kept[1]
+        with self._looking:
+            with self._lock:
+                changes = self._books.ledger.changes
+                entries = tuple(self._books.ledger) if changes != self._seen[0] else ()
+            if changes != self._seen[0]:
+                self._seen = changes, self._overview.containers(entries)
+            return self._seen[1]
 
     def actual_of(self, pod_uid: str) -> Assignment | None:
         """What `aliquot.dev/actual` of a pod should say; None when nothing is known of it."""

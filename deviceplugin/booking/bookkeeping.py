@@ -3,7 +3,6 @@ point leaves repairable."""
 
 import logging
 from collections.abc import Callable, Collection, Iterable
-from functools import partial
 
 import msgspec
 
@@ -48,9 +47,7 @@ class Books:
             return pod.uid if pod is not None else ""
 
         lives = {
-            each.name: living.life(
-                each, self.presence.age_s(each), partial(self.ledger.siblings, each), uid_of
-            )
+            each.name: living.life(each, self.presence.age_s, self.ledger.siblings, uid_of)
             for each in self.ledger
         }
         self.presence.listed(name for name, life in lives.items() if life is Life.ALIVE)

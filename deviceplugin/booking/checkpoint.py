@@ -1,8 +1,10 @@
 """The kubelet's own record of who holds which ids (`kubelet_internal_checkpoint`)."""
 
-import json
+from itertools import chain
 from pathlib import Path
-from typing import Any
+
+import msgspec
+from msgspec import field
 
 from deviceplugin.booking.sources import Holder
 
@@ -14,6 +16,25 @@ FILE_NAME = "kubelet_internal_checkpoint"
 
 class CheckpointError(Exception):
     """The kubelet's checkpoint cannot be read; the text says why."""
+
+
+class _Entry(msgspec.Struct, gc=False):
+    pod_uid: str = field(name="PodUID")
+    container: str = field(name="ContainerName")
+    resource: str = field(name="ResourceName")
+    ids: dict[str, list[str]] | list[str] | None = field(name="DeviceIDs", default=None)
+    """By NUMA node since Kubernetes 1.20, a plain list before."""
+
+
+class _Data(msgspec.Struct, gc=False):
+    entries: list[_Entry] | None = field(name="PodDeviceEntries", default=None)
+
+
+class _Checkpoint(msgspec.Struct, gc=False):
+    data: _Data = field(name="Data")
+
+
+_DECODER = msgspec.json.Decoder(_Checkpoint)
 
 
 def read(path: Path) -> list[Holder]:
@@ -35,43 +56,14 @@ def parse(content: bytes) -> list[Holder]:
     kubelet replaces the file by renaming, so a half-written one does not happen.
     """
     try:
-        document = json.loads(content)
-    except (ValueError, RecursionError) as error:
-        raise CheckpointError(f"not JSON: {error}") from None
-    data = _field(document, "Data", dict, "the checkpoint")
-    entries = data.get("PodDeviceEntries")
-    if entries is None:
-        return []
-    if not isinstance(entries, list):
-        raise CheckpointError("PodDeviceEntries is not a list")
-    return [_holder(entry) for entry in entries]
+        entries = _DECODER.decode(content).data.entries
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise CheckpointError(f"not what a kubelet writes: {error}") from None
+    return [
+        Holder(each.pod_uid, each.container, each.resource, _ids(each.ids))
+        for each in entries or ()
+    ]
 
 
-def _holder(entry: Any) -> Holder:
-    where = "an entry of PodDeviceEntries"
-    return Holder(
-        pod_uid=_field(entry, "PodUID", str, where),
-        container=_field(entry, "ContainerName", str, where),
-        resource=_field(entry, "ResourceName", str, where),
-        ids=frozenset(_ids(entry.get("DeviceIDs"))),
-    )
-
-
-def _ids(value: Any) -> list[str]:
-    """By NUMA node since Kubernetes 1.20, a plain list before."""
-    if value is None:
-        return []
-    groups = list(value.values()) if isinstance(value, dict) else [value]
-    found: list[str] = []
-    for group in groups:
-        if not isinstance(group, list) or not all(isinstance(each, str) for each in group):
-            raise CheckpointError("DeviceIDs are not lists of texts")
-        found += group
-    return found
-
-
-def _field(value: Any, name: str, kind: type, where: str) -> Any:
-    found = value.get(name) if isinstance(value, dict) else None
-    if not isinstance(found, kind):
-        raise CheckpointError(f"{where} has no {name}")
-    return found
+def _ids(some: dict[str, list[str]] | list[str] | None) -> frozenset[str]:
+    return frozenset(chain.from_iterable(some.values()) if isinstance(some, dict) else some or ())

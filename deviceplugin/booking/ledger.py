@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 
@@ -144,18 +144,22 @@ class Ledger:
     def holders(self, device_id: str) -> tuple[Allocation, ...]:
         return tuple(self._entries[name] for name in self._by_id.get(device_id, ()))
 
-    def holds(self, device_id: str) -> bool:
-        return device_id in self._by_id
+    def freed(self, gone: Collection[str]) -> set[str]:
+        """Ids that only the allocations named in `gone` hold."""
+        return {
+            each
+            for name in gone
+            if name in self._entries
+            for each in self._entries[name].all_ids
+            if all(holder in gone for holder in self._by_id[each])
+        }
 
-    def busy(self, resource: str, free: Collection[str]) -> set[str]:
-        """All ids that somebody holds, other than the allocations named as `free`."""
-        return set().union(
-            *(
-                each.all_ids
-                for name, each in self._entries.items()
-                if each.resource == resource and name not in free
-            )
-        )
+    def unheld(self, some: Collection[str]) -> set[str]:
+        """Those of these ids that nobody holds."""
+        return set(some).difference(self._by_id)
+
+    def count_held(self, some: Iterable[str]) -> int:
+        return sum(map(self._by_id.__contains__, some))
 
     def occupied(self, gone: Collection[str]) -> set[str]:
         """GPUs of which somebody holds something, other than those who are `gone`."""

@@ -1,6 +1,6 @@
 """Whether an allocation's container still lives, judged by the kubelet's own list."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -24,46 +24,58 @@ class Life(Enum):
 class Living:
     """One answer of the kubelet, indexed. Plain init containers do not appear in it."""
 
-    holders: dict[str, tuple[ContainerKey, frozenset[str]]] = field(default_factory=dict)
-    """By device id: who has it, with what else. Of all resources; our ids differ by prefix."""
+    exact: set[frozenset[str]] = field(default_factory=set)
+    """What containers have, each with all its ids of a resource."""
     containers: set[ContainerKey] = field(default_factory=set)
     pods: set[tuple[str, str]] = field(default_factory=set)
+    _listing: Sequence[Held] = ()
+    _holders: dict[str, ContainerKey] | None = None
 
     @classmethod
-    def of(cls, listing: Iterable[Held]) -> "Living":
-        living = cls()
+    def of(cls, listing: Sequence[Held]) -> "Living":
+        living = cls(_listing=listing)
         for held in listing:
             living.containers.add(held.key)
             living.pods.add((held.key.namespace, held.key.pod))
-            for some in held.ids.values():
-                living.holders.update(dict.fromkeys(some, (held.key, some)))
+            living.exact.update(held.ids.values())
         return living
+
+    @property
+    def holders(self) -> dict[str, ContainerKey]:
+        """By device id: who has it. Of all resources; our ids differ by prefix. Made only when
+        somebody asks, for it is much longer than all the rest."""
+        if self._holders is None:
+            self._holders = {}
+            for held in self._listing:
+                for some in held.ids.values():
+                    self._holders.update(dict.fromkeys(some, held.key))
+        return self._holders
 
     def lists(self, allocation: Allocation) -> bool:
         """Whether a container has exactly its ids, or one of the right pod some of them."""
+        if allocation.ids in self.exact:
+            return True
         owner = allocation.owner
         for each in allocation.ids:
-            if each not in self.holders:
-                continue
-            key, some = self.holders[each]
-            if owner is None or some == allocation.ids:
-                return True
-            if (key.namespace, key.pod) == (owner.namespace, owner.pod):
+            key = self.holders.get(each)
+            if key is not None and (
+                owner is None or (key.namespace, key.pod) == (owner.namespace, owner.pod)
+            ):
                 return True
         return False
 
     def life(
         self,
         allocation: Allocation,
-        age_s: float,
-        siblings: Callable[[], Iterable[Allocation]] = tuple,
+        age_of: Callable[[Allocation], float],
+        siblings: Callable[[Allocation], Iterable[Allocation]] = lambda _: (),
         uid_of: Callable[[Owner], str] = lambda _: "",
     ) -> Life:
         """`siblings` are the pod's other allocations, `uid_of` who has the pod's name now."""
         if self.lists(allocation):
             return Life.ALIVE
         owner = allocation.owner
-        young = allocation.starts == 0 and age_s < JUST_ANSWERED_S
+        young = allocation.starts == 0 and age_of(allocation) < JUST_ANSWERED_S
         unlisted = Life.STARTING if young else Life.GONE
         if owner is None:
             return unlisted
@@ -78,7 +90,7 @@ class Living:
         # name that came later is told by the app containers, whose ids are not the old ones.
         apps = [
             each
-            for each in siblings()
+            for each in siblings(allocation)
             if each.owner is not None and each.owner.key in self.containers
         ]
         if apps and not any(map(self.lists, apps)):

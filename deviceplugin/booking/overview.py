@@ -1,18 +1,19 @@
 """What containers hold, for everybody who only looks: metrics, the arbiter, the API server."""
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from aliquot.arbitration import Member
 from aliquot.protocol.assignment import Assignment, Slice
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
-from deviceplugin.booking.ledger import Allocation, Ledger
+from deviceplugin.booking.ledger import Allocation, Ledger, Owner
 from deviceplugin.booking.sources import ContainerKey
 from deviceplugin.booking.supply import Supply
 from deviceplugin.container.files import ContainerFiles
 
-__all__ = ["ContainerAllocation", "actual_of", "containers"]
+__all__ = ["ContainerAllocation", "Overview", "actual_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,35 +45,71 @@ class ContainerAllocation:
     """Its seat at the compute arbiter; a new name after every start of the container."""
 
 
-def containers(
-    ledger: Collection[Allocation], files: ContainerFiles
-) -> tuple[ContainerAllocation, ...]:
-    """Both halves of a container as one, as soon as it is known that they are."""
-    rest = {each.name: each for each in ledger if each.resource == MEMORY_RESOURCE}
-    by_key: dict[ContainerKey, list[Allocation]] = {}
-    for memory in rest.values():
-        if memory.owner is not None and memory.owner.container:
-            by_key.setdefault(memory.owner.key, []).append(memory)
-    found = []
-    for compute in ledger:
-        if compute.resource != COMPUTE_RESOURCE:
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """A container, and the very entries that it was made of."""
+
+    memory: Allocation | None
+    compute: Allocation | None
+    container: ContainerAllocation
+
+
+class Overview:
+    """Both halves of a container as one, as soon as it is known that they are.
+
+    Containers come and go one at a time, so what was made of all the others is kept.
+    """
+
+    def __init__(self, files: ContainerFiles) -> None:
+        self._files = files
+        self._made: dict[str, _Made] = {}
+
+    def containers(self, ledger: Collection[Allocation]) -> tuple[ContainerAllocation, ...]:
+        before, self._made = self._made, {}
+        for memory, compute in _paired(ledger):
+            half = compute or memory
+            assert half is not None
+            made = before.get(half.name)
+            if made is None or made.memory is not memory or made.compute is not compute:
+                made = _Made(memory, compute, _container(memory, compute, self._files))
+            self._made[half.name] = made
+        return tuple(made.container for made in self._made.values())
+
+
+def _paired(
+    ledger: Collection[Allocation],
+) -> Iterator[tuple[Allocation | None, Allocation | None]]:
+    """Memory and compute of each container; entries whose container is not known stay alone."""
+    memories: dict[tuple[str, str, str], list[Allocation]] = {}
+    alone: list[Allocation] = []
+    for memory in ledger:
+        if memory.resource != MEMORY_RESOURCE:
             continue
-        partner = _partner(compute, by_key, rest)
-        found.append(_container(partner, compute, files))
-    found += [_container(memory, None, files) for memory in rest.values()]
-    return tuple(found)
+        if memory.owner is not None and memory.owner.container:
+            memories.setdefault(_key(memory.owner), []).append(memory)
+        else:
+            alone.append(memory)
+    for compute in ledger:
+        if compute.resource == COMPUTE_RESOURCE:
+            yield _partner(compute, memories), compute
+    for memory in chain(alone, *memories.values()):
+        yield memory, None
+
+
+def _key(owner: Owner) -> tuple[str, str, str]:
+    return owner.namespace, owner.pod, owner.container
 
 
 def _partner(
-    compute: Allocation,
-    by_key: dict[ContainerKey, list[Allocation]],
-    rest: dict[str, Allocation],
+    compute: Allocation, memories: dict[tuple[str, str, str], list[Allocation]]
 ) -> Allocation | None:
-    """Taken out of the `rest` whose compute half is not found yet."""
+    """Taken out of those whose compute half is not found yet."""
     owner = compute.owner
-    for memory in by_key.get(owner.key, ()) if owner is not None else ():
-        if owner and memory.owner and memory.owner.is_pod_of(owner) and memory.name in rest:
-            return rest.pop(memory.name)
+    candidates = memories.get(_key(owner), []) if owner is not None else []
+    for memory in candidates:
+        if owner and memory.owner and memory.owner.is_pod_of(owner):
+            candidates.remove(memory)
+            return memory
     return None
 
 

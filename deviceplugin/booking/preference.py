@@ -114,16 +114,17 @@ def _rooms(question: Question, supply: Supply, ledger: Ledger) -> dict[str, _Roo
     }
     must = frozenset(question.must_include)
     other = ids.other(question.resource)
-    busy = ledger.busy(question.resource, question.gone) | question.reserved
-    other_busy = ledger.busy(other, question.gone | question.passed_on)
+    offered = must.union(question.available)
+    freed = ledger.freed(question.gone)
+    free = must | ((ledger.unheld(offered) | (freed & offered)) - question.reserved)
+    freed = ledger.freed(question.gone | question.passed_on)
     occupied = ledger.occupied(question.gone)
-    free = must.union(question.available) - (busy - must)
     for room in rooms.values():
         room.free = [each for each in supply.ids(question.resource, room.uuid) if each in free]
         # The kubelet does not know yet that the memory of a whole GPU is back.
         if room.uuid not in withdrawn:
             some = supply.ids(other, room.uuid)
-            room.other_free = sum(each not in other_busy for each in some)
+            room.other_free = len(some) - ledger.count_held(some) + len(freed.intersection(some))
         room.empty = room.uuid not in occupied
     return rooms
 

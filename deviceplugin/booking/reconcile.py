@@ -3,7 +3,6 @@
 import logging
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
 
 import msgspec
 
@@ -46,7 +45,7 @@ def reconcile(
         if owner is not None:
             alive.append(msgspec.structs.replace(entry, owner=_merged(entry.owner, owner)))
         else:
-            life = living.life(entry, age_of(entry), partial(ledger.siblings, entry))
+            life = living.life(entry, age_of, ledger.siblings)
             if life is Life.ALIVE:
                 alive.append(entry)
             elif life is Life.GONE:
@@ -61,10 +60,8 @@ def _pods_by_uid(holders: Iterable[Holder], living: Living) -> dict[str, tuple[s
     pods = {}
     for holder in holders:
         for each in holder.ids:
-            if each not in living.holders:
-                continue
-            key, _ = living.holders[each]
-            if key.container == holder.container:
+            key = living.holders.get(each)
+            if key is not None and key.container == holder.container:
                 pods[holder.pod_uid] = (key.namespace, key.pod)
                 break
     return pods

@@ -90,9 +90,12 @@ class ContainerFiles:
     def create(self, allocation: Allocation) -> None:
         """A new allocation's folder; nothing is left of it when this fails."""
         folder = self.folder(allocation)
-        self._remove(folder)
         try:
-            folder.mkdir(parents=True, mode=0o755)
+            try:
+                folder.mkdir(parents=True, mode=0o755)
+            except FileExistsError:  # left by somebody who had the same ids, or by a crash
+                self._remove(folder)
+                folder.mkdir(mode=0o755)
             self.ensure(allocation)
         except (OSError, LimitsError):
             with contextlib.suppress(OSError):

@@ -86,8 +86,9 @@ def _held(pods: Iterable[api.PodResources]) -> list[Held]:
 
 
 def _by_resource(devices: Iterable[api.ContainerDevices]) -> dict[str, frozenset[str]]:
-    found: dict[str, set[str]] = {}
+    found: dict[str, list[str]] = {}
     for entry in devices:
-        # Interned: the same thousands of ids come again and again, and some are kept for long.
-        found.setdefault(entry.resource_name, set()).update(map(sys.intern, entry.device_ids))
-    return {resource: frozenset(ids) for resource, ids in found.items()}
+        # A slice is a list at once; anything that iterates asks for one id after the other.
+        found.setdefault(entry.resource_name, []).extend(entry.device_ids[:])
+    # Interned: the same thousands of ids come again and again, and some are kept for long.
+    return {resource: frozenset(map(sys.intern, some)) for resource, some in found.items()}
