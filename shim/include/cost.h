@@ -27,6 +27,7 @@ enum {
     COST_INTERVAL_MAX = 64,        /* ... and one launch in so many */
     COST_CHEAP_NS = 200000,        /* below this, two measurements under way are enough */
     COST_STEADY_SAMPLES = 8,       /* before measuring becomes rare */
+    COST_YOUNG_SAMPLES = 16,       /* so long all launches among others are priced anew together */
     COST_SPAN_NS_MAX = 2000000000, /* longer spans are believed no more than this */
     COST_ERRATIC = 4,              /* so many times longer than others is erratic */
     COST_ERRATIC_NS = 24000000,    /* erratic launches under way could take so long together */
@@ -60,6 +61,9 @@ struct __attribute__((aligned(128))) cost {
     int64_t older_peak_ns;
     uint64_t peak_since_ns;
     int64_t last_ns;
+    /* What was charged among others before the estimate was any good, and for how many launches. */
+    int64_t young_ns;
+    int32_t young_launches;
     uint32_t erratic_ns; /* the longest span lately, when others were far shorter; else 0 */
     uint32_t spans[COST_SPANS];
 };
@@ -108,8 +112,10 @@ static inline bool cost_is_risky(const struct cost *cost)
 static inline void cost_arrived(struct cost *cost)
 {
     /* An entry that was learnt anew meanwhile has forgotten it. */
-    if (cost_get(cost->under_way) != 0)
-        __atomic_fetch_sub(&cost->under_way, 1, __ATOMIC_RELAXED);
+    uint32_t before = cost_get(cost->under_way);
+    while (before != 0 && !__atomic_compare_exchange_n(&cost->under_way, &before, before - 1, true,
+                                                       __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
 }
 
 /*

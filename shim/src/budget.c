@@ -187,26 +187,36 @@ static uint64_t room_of(unsigned device, uint32_t at)
     return accepts > dealt && room < UINT64_C(1) << 40 ? room : 0;
 }
 
-/* Every slot alike, none more than it has room for; what nobody has room for lapses. */
-static void deal_out(unsigned device, uint64_t tokens_ns)
+/*
+ * All to one slot, as far as it has room, and on to the next ones; what nobody has room for lapses.
+ * Which one is left to chance, so all get alike in the long run. Were every deal divided, processes
+ * that launch long kernels would be ready at the same moments and run at the same time ever after,
+ * and no span that they measure would be without slices of the others.
+ */
+static void deal_out(unsigned device, uint64_t tokens_ns, uint64_t chance)
 {
     uint32_t count = slots_claimed();
-    for (unsigned round = 0; round < 4 && tokens_ns > 0; round++) {
-        uint64_t hungry = 0;
-        for (uint32_t at = 0; at < count; at++)
-            hungry += room_of(device, at) > 0;
-        if (hungry == 0)
-            return;
-        uint64_t each = tokens_ns / hungry;
-        if (each == 0)
-            return;
-        for (uint32_t at = 0; at < count; at++) {
-            uint64_t room = room_of(device, at);
-            uint64_t part = room < each ? room : each;
-            __atomic_fetch_add(word(USAGE_DEALT_NS, device, at), part, __ATOMIC_RELAXED);
-            tokens_ns -= part;
-        }
+    uint32_t hungry = 0;
+    for (uint32_t at = 0; at < count; at++)
+        hungry += room_of(device, at) > 0;
+    if (hungry == 0)
+        return;
+    uint32_t skipped = (uint32_t)(chance % hungry);
+    for (uint32_t step = 0; step < 2 * count && tokens_ns > 0; step++) {
+        uint32_t at = step % count;
+        uint64_t room = room_of(device, at);
+        if (room == 0 || (skipped > 0 && skipped-- > 0))
+            continue;
+        uint64_t part = room < tokens_ns ? room : tokens_ns;
+        __atomic_fetch_add(word(USAGE_DEALT_NS, device, at), part, __ATOMIC_RELAXED);
+        tokens_ns -= part;
     }
+}
+
+/* Scatters a clock's reading: its high bits are as good as any dice. */
+static uint64_t scattered(uint64_t now_ns)
+{
+    return now_ns * UINT64_C(0x9e3779b97f4a7c15) >> 32;
 }
 
 static void deal(unsigned device, uint64_t now_ns, uint32_t rate)
@@ -222,7 +232,7 @@ static void deal(unsigned device, uint64_t now_ns, uint32_t rate)
     uint64_t elapsed = last < now_ns ? now_ns - last : 0;
     if (elapsed > DEAL_NS_MAX)
         elapsed = 0;
-    deal_out(device, elapsed * rate / LIMITS_WHOLE);
+    deal_out(device, elapsed * rate / LIMITS_WHOLE, scattered(now_ns));
 }
 
 int64_t budget_collect(unsigned device, uint64_t now_ns, uint32_t rate, int64_t room_ns)

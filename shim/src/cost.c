@@ -22,6 +22,8 @@ void cost_reset(struct cost *cost, uint64_t key, void *meter)
     cost_set(cost->older_peak_ns, 0);
     cost_set(cost->peak_since_ns, 0);
     cost_set(cost->last_ns, 0);
+    cost_set(cost->young_ns, 0);
+    cost_set(cost->young_launches, 0);
     cost_set(cost->erratic_ns, 0);
     __atomic_store_n(&cost->key, key, __ATOMIC_RELEASE);
 }
@@ -161,16 +163,30 @@ static int64_t learn_alone(struct cost *cost, const struct cost_window *window, 
 }
 
 /*
+ * Among others a launch takes what is believed of it, not what it measured. The first beliefs are
+ * too high, because a low span must be met first; so while a kernel is young, all its launches are
+ * priced anew whenever more is known.
+ */
+static int64_t price(struct cost *cost, const struct cost_window *window, int64_t estimate_ns)
+{
+    if (cost_get(cost->samples) + cost_get(cost->waited) > COST_YOUNG_SAMPLES)
+        return 0;
+    int32_t launches = cost_get(cost->young_launches) + window->launches;
+    int64_t charged_ns = cost_get(cost->young_ns) + window->charged_ns;
+    int64_t took_ns = launches * estimate_ns;
+    cost_set(cost->young_launches, launches);
+    cost_set(cost->young_ns, took_ns);
+    return took_ns - charged_ns;
+}
+
+/*
  * Under contention a span is the cost plus what others had of the GPU meanwhile; the low spans are
  * the honest ones, and no single one is believed.
  */
-static int64_t learn_contended(struct cost *cost, const struct cost_window *window,
-                               int64_t estimate_ns)
+static void learn_contended(struct cost *cost, int64_t estimate_ns)
 {
-    bool is_new = cost_get(cost->samples) <= COST_STEADY_SAMPLES;
     set_estimate(cost, estimate_ns);
     set_interval(cost, next_interval(cost, is_near(estimate_ns, cost_get(cost->last_ns))));
-    return is_new ? (int64_t)window->launches * estimate_ns - window->charged_ns : 0;
 }
 
 /*
@@ -197,16 +213,17 @@ int64_t cost_learn(struct cost *cost, const struct cost_window *window, int64_t 
         span_ns = 0;
     if (span_ns > COST_SPAN_NS_MAX)
         span_ns = COST_SPAN_NS_MAX;
-    int64_t correction_ns = 0;
     int64_t believed_ns = cost_get(cost->estimate_ns);
+    int64_t correction_ns;
     if (quality == SPAN_WAITED && cost_known(cost)) {
         int64_t lowest = lowest_waited(cost, span_ns);
         if (lowest < believed_ns || cost_get(cost->waited) > 2 * COST_WAITS) {
-            correction_ns = learn_contended(cost, window, lowest);
+            learn_contended(cost, lowest);
             believed_ns = lowest;
         } else {
             set_interval(cost, next_interval(cost, true));
         }
+        correction_ns = price(cost, window, believed_ns);
     } else {
         uint32_t samples = cost_get(cost->samples);
         cost_set(cost->waited, 0);
@@ -218,7 +235,8 @@ int64_t cost_learn(struct cost *cost, const struct cost_window *window, int64_t 
             believed_ns = span_ns;
         } else {
             believed_ns = low_span(cost);
-            correction_ns = learn_contended(cost, window, believed_ns);
+            learn_contended(cost, believed_ns);
+            correction_ns = price(cost, window, believed_ns);
         }
     }
     note_peak(cost, believed_ns, now_ns);

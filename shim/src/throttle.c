@@ -15,8 +15,12 @@
 enum {
     /* Launches of unknown cost that may be under way at once. */
     UNKNOWN_MAX = 4,
+    /* What is measured may itself wait for the launch that is held: not for longer than this. */
+    BLIND_NS = 1000000000,
     /* Who waits for another thread's turn looks again by itself after so long. */
     LOOK_AGAIN_NS = 20000000,
+    /* A kernel that is followed closely by another one is not longer than this. */
+    LONG_NS = 4000000,
 };
 
 struct meter meters[METERS];
@@ -69,9 +73,16 @@ static struct meter *meter_of(const struct launch *launch)
 
 /* --- waiting ------------------------------------------------------------------------------- */
 
-static bool may_launch(const struct meter *meter, const struct cost *cost)
+/* Whether a launch of unknown cost should rather wait until the first measurement of it is in. */
+static bool is_blind(const struct meter *meter, const struct cost *cost)
 {
-    if (!cost_known(cost) && __atomic_load_n(&meter->unknown, __ATOMIC_RELAXED) >= UNKNOWN_MAX)
+    return !cost_known(cost) &&
+           (cost_get(cost->under_way) != 0 || cost_get(meter->unknown) >= UNKNOWN_MAX);
+}
+
+static bool may_launch(const struct meter *meter, const struct cost *cost, uint64_t waited_ns)
+{
+    if (is_blind(meter, cost) && waited_ns < BLIND_NS)
         return false;
     if (cost_is_risky(cost) && !__atomic_load_n(&meter->unbounded, __ATOMIC_RELAXED))
         return false;
@@ -85,7 +96,7 @@ static bool may_launch(const struct meter *meter, const struct cost *cost)
  */
 static bool await_budget(struct meter *meter, const struct cost *cost)
 {
-    if (__atomic_load_n(&meter->waiters, __ATOMIC_SEQ_CST) == 0 && may_launch(meter, cost))
+    if (__atomic_load_n(&meter->waiters, __ATOMIC_SEQ_CST) == 0 && may_launch(meter, cost, 0))
         return false;
     uint64_t since = monotonic_ns();
     __atomic_fetch_add(&meter->waiters, 1, __ATOMIC_SEQ_CST);
@@ -96,7 +107,7 @@ static bool await_budget(struct meter *meter, const struct cost *cost)
         bool is_next = __atomic_load_n(&meter->turns_over, __ATOMIC_SEQ_CST) == turn;
         /* Who is next fills the meter itself: no need to wait for the ticker's time slice. */
         uint64_t pause_ns = is_next ? tick_fill(meter) : LOOK_AGAIN_NS;
-        if (is_next && may_launch(meter, cost))
+        if (is_next && may_launch(meter, cost, monotonic_ns() - since))
             break;
         const struct timespec patience = {.tv_nsec = (long)pause_ns};
         syscall(SYS_futex, &meter->gate, FUTEX_WAIT_PRIVATE, gate, &patience, NULL, 0);
@@ -160,12 +171,14 @@ static void shorten(struct meter *meter, const struct launch *launch)
 
 /*
  * While others use the GPU, a launch on a stream with nothing to do waits for a time slice, and its
- * span with it. The next one may follow close behind, so it is measured instead.
+ * span with it. The next one may follow close behind, so it is measured instead; not so after a
+ * long kernel, which its container has to wait for.
  */
 static bool is_put_off(struct meter *meter, struct cost *cost, const struct probe *probe)
 {
     enum { PUT_OFF_MAX = 8 };
-    if (!probe->waited || !__atomic_load_n(&meter->shared, __ATOMIC_RELAXED) || !cost_known(cost))
+    if (!probe->waited || !__atomic_load_n(&meter->shared, __ATOMIC_RELAXED) || !cost_known(cost) ||
+        cost_get(cost->estimate_ns) > LONG_NS)
         return false;
     uint32_t deferred = cost_get(cost->deferred) + 1;
     cost_set(cost->deferred, deferred > PUT_OFF_MAX ? 0 : deferred);

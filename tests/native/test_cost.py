@@ -82,3 +82,18 @@ def test_a_kernel_that_always_waits_is_charged_its_lowest_spans(program: Path) -
     order = random.Random(4)
     phases = [(1, WAITED, 50 * US + order.choice([0, MS, 2 * MS])) for _ in range(4000)]
     assert feed(program, *phases).estimate_ns == 50 * US
+
+
+@pytest.mark.parametrize("quality", [CONTENDED, WAITED])
+def test_first_launches_among_others_are_priced_anew(program: Path, quality: int) -> None:
+    """Four processes begin with a 20 ms kernel at once: each measures 80 ms, later less."""
+    spans = [80 * MS, 60 * MS, 40 * MS, 40 * MS, *[20 * MS] * 6]
+    outcome = feed(program, *((1, quality, span) for span in spans))
+    assert outcome.estimate_ns == 20 * MS
+    assert outcome.charged_ns == len(spans) * 20 * MS
+
+
+def test_what_is_no_longer_young_is_not_priced_anew(program: Path) -> None:
+    """A kernel that becomes cheaper has cost what it did before."""
+    outcome = feed(program, (100, CONTENDED, 20 * MS), (100, CONTENDED, 10 * MS))
+    assert outcome.charged_ns == pytest.approx(100 * 20 * MS + 100 * 10 * MS, rel=0.05)

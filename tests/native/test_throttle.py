@@ -110,6 +110,19 @@ def test_processes_of_a_container_share_one_budget(bench: Bench) -> None:
     reached(min(parts), 14)
 
 
+@pytest.mark.slow
+@tried_again
+def test_processes_with_long_kernels_do_not_pay_for_each_other(bench: Bench) -> None:
+    """All spans would contain slices of the others, did the processes run in step."""
+    trace = Trace()
+    with bench.run((Container(50, (Load((20_000,), per_sync=4),) * 4),)) as running:
+        record(trace, bench.node, 6.0)
+    parts = [trace.share([pid], 2.0, trace.seconds) for pid in running.shares[0].pids]
+    assert sum(parts) < 58
+    reached(sum(parts), 45)
+    reached(min(parts), 9)
+
+
 @tried_again
 def test_a_forked_child_has_a_part_of_the_same_budget(bench: Bench) -> None:
     """Forked with launches held and the shim's own thread at work."""

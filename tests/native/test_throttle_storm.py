@@ -1,4 +1,4 @@
-"""Throttling under the sanitizers: many threads, many streams, forks, and the arbiter's C."""
+"""Throttling under the sanitizers: many threads, many streams, forks."""
 
 import subprocess
 from pathlib import Path
