@@ -43,7 +43,7 @@ def measure(node_count: int, pod_count: int, calls: int, seed: int) -> dict[str,
             [
                 *(sys.executable, "-m", "aliquot.cli", "extender", "--listen", "127.0.0.1:0"),
                 *("--kubeconfig", str(_kubeconfig(Path(folder), server.url))),
-                *("--listen-tls", "off", "--leader-election", "off"),
+                *("--listen-tls", "off", "--dashboard", "off", "--leader-election", "off"),
             ],
             stderr=subprocess.PIPE,
             text=True,

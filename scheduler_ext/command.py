@@ -39,6 +39,8 @@ def run(options: argparse.Namespace) -> int:
     extender = Extender(settings, client)
     extender.start()
     logging.getLogger(__name__).info("listening on port %d", extender.port)
+    if extender.dashboard_port:
+        logging.getLogger(__name__).info("dashboard on port %d", extender.dashboard_port)
     try:
         # A wait without an end would keep Python from running signal handlers on some platforms.
         while not ending.wait(3600):

@@ -13,7 +13,7 @@ from scheduler_ext.reasons import amount_text, asked_text, reasons_for
 from scheduler_ext.records import PodRecord
 from scheduler_ext.verbs import Verbs
 
-__all__ = ["explain"]
+__all__ = ["explain", "verdict"]
 
 
 def explain(verbs: Verbs, pod: PodRecord, now_s: float) -> dict[str, Any]:
@@ -45,7 +45,7 @@ def explain(verbs: Verbs, pod: PodRecord, now_s: float) -> dict[str, Any]:
     nodes = _nodes(trial, pod, gpus, free, unit_mib)
     nodes += [{"node": name, "fits": False, "reason": text} for name, text in left_out.items()]
     nodes.sort(key=lambda each: (not each["fits"], each["node"]))
-    answer["verdict"] = _verdict(pod, nodes)
+    answer["verdict"] = verdict(pod, sum(each["fits"] for each in nodes), len(nodes))
     answer["nodes"] = nodes
     return answer
 
@@ -124,16 +124,16 @@ def _selection(request: Request) -> dict[str, list[str]]:
     return {name: sorted(words) for name, words in chosen.items() if words}
 
 
-def _verdict(pod: PodRecord, nodes: list[dict[str, Any]]) -> str:
+def verdict(pod: PodRecord, fits: int, nodes: int) -> str:
+    """In one sentence; `fits` of `nodes` have room for it."""
     if pod.node:
         return f"it is bound to {pod.node}"
-    fit = sum(each["fits"] for each in nodes)
     if not nodes:
         return "no node reports GPUs; see whether the node agent runs on them"
-    if not fit:
-        return f"its GPUs are free on none of {len(nodes)} nodes"
+    if not fits:
+        return f"its GPUs are free on none of {nodes} nodes"
     return (
-        f"its GPUs are free on {fit} of {len(nodes)} nodes; if it still waits, its event says what "
+        f"its GPUs are free on {fits} of {nodes} nodes; if it still waits, its event says what "
         f"else kube-scheduler misses there"
     )
 

@@ -8,10 +8,13 @@ from aliquot.kubernetes.errors import ApiServerError
 from aliquot.kubernetes.lease import LeaseTimes
 from aliquot.kubernetes.paths import NODES, PODS
 from aliquot.kubernetes.reflector import Reflector
+from aliquot.settings import Address
 from scheduler_ext.admitting import webhook_routes
 from scheduler_ext.binding import Binder
 from scheduler_ext.certificates import CertificateKeeper, Material, ServingContext
 from scheduler_ext.choices import Choices
+from scheduler_ext.dashboard import Dashboard
+from scheduler_ext.dashboard.routes import VIEWER_LIMITS, page_routes, view_routes
 from scheduler_ext.garbage import keep_what_is_there
 from scheduler_ext.groups import GroupTimes
 from scheduler_ext.leader import Alone, Leader, Leadership
@@ -19,7 +22,7 @@ from scheduler_ext.metrics import Metrics
 from scheduler_ext.objects import Node, Pod
 from scheduler_ext.routes import Service
 from scheduler_ext.sample import Sampler
-from scheduler_ext.server import Limits, Server
+from scheduler_ext.server import Limits, Route, Server
 from scheduler_ext.settings import Settings
 from scheduler_ext.state import ClusterState
 from scheduler_ext.tending import Tender
@@ -63,9 +66,7 @@ class Extender:
         )
         self._leads = lambda: self.leader.leads
         binder = Binder(client.with_timeout(BIND_S), self.verbs, self._leads, self.metrics.timed)
-        self._tender = Tender(
-            client, self.verbs, binder, self._leads, on_woken=self.metrics.woken
-        )
+        self._tender = Tender(client, self.verbs, binder, self._leads, on_woken=self.metrics.woken)
         self._nodes = Reflector(
             client, NODES, Node, self.state.replace_nodes, self.state.change_node
         )
@@ -89,8 +90,11 @@ class Extender:
         self.metrics.read(sampler.sample)
         routes = Service(self.verbs, binder, self.metrics, self.not_ready).routes()
         routes += webhook_routes(settings, self.state)
+        self._dashboard = Dashboard(self.state)
+        views = view_routes(self._dashboard, self.not_ready)
         host, port = settings.listen
-        self._server = Server(routes, host=host, port=port, limits=limits)
+        self._server = Server(routes + views, host=host, port=port, limits=limits)
+        self._page_server = _page_server(settings.dashboard, views)
         self._routes = routes
         self._limits = limits
         self._tls_address = settings.listen_tls
@@ -110,9 +114,16 @@ class Extender:
         """None until there is a certificate."""
         return self._tls_server.port if self._tls_server else None
 
+    @property
+    def dashboard_port(self) -> int | None:
+        return self._page_server.port if self._page_server else None
+
     def start(self) -> None:
         """Answers at once, though at first only that it is not ready."""
         self._server.start()
+        self._dashboard.start()
+        if self._page_server:
+            self._page_server.start()
         self._starter.start()
 
     def stop(self) -> None:
@@ -122,6 +133,9 @@ class Extender:
         self._starter.join(15.0)
         if self._tls_server:
             self._tls_server.stop()
+        if self._page_server:
+            self._page_server.stop()
+        self._dashboard.stop()
         self._tender.stop()
         self.leader.stop()
         self._keeper.stop()
@@ -181,3 +195,16 @@ class Extender:
 
     def _cache_ages_s(self) -> dict[str, float]:
         return {"nodes": self._nodes.age_s, "pods": self._pods.age_s}
+
+
+def _page_server(address: Address | None, views: list[Route]) -> Server | None:
+    """A port of its own: whoever may look at the page must not reach kube-scheduler's verbs."""
+    if address is None:
+        return None
+    host, port = address
+    try:
+        return Server(page_routes() + views, host=host, port=port, limits=VIEWER_LIMITS)
+    except OSError as error:
+        # Scheduling goes on without a page.
+        log.warning("no dashboard: port %d cannot be listened on: %s", port, error)
+        return None

@@ -21,6 +21,7 @@ class Settings:
 
     listen: Address
     listen_tls: Address | None
+    dashboard: Address | None
     kubeconfig: Path | None
     namespace: str
     pod_name: str
@@ -49,9 +50,11 @@ _ACCOUNT = "system:serviceaccount:aliquot-system"
 # fmt: off
 ROWS = (
     Row("listen", "listen", "ADDRESS", ":9420", address,
-        "HTTP: kube-scheduler's verbs, /explain, /metrics, /readyz, /livez"),
+        "HTTP: kube-scheduler's verbs, /explain, /view, /metrics, /readyz, /livez"),
     Row("listen_tls", "listen-tls", "ADDRESS", ":9443", or_off(address),
-        "HTTPS: the admission webhook and all of the above; off for none"),
+        "HTTPS: the admission webhook and all of the above but /view; off for none"),
+    Row("dashboard", "dashboard", "ADDRESS", ":9430", or_off(address),
+        "HTTP: the web page and /view, and nothing else; off for none"),
     Row("kubeconfig", "kubeconfig", "FILE", "", path,
         "which cluster; empty for the pod's service account, or KUBECONFIG"),
     Row("namespace", "namespace", "NAME", "aliquot-system", str,

@@ -27,6 +27,7 @@ def start(server: ApiServer) -> Iterator[Start]:
         given = {
             "listen": "127.0.0.1:0",
             "listen_tls": "off",
+            "dashboard": "off",
             "leader_election": "off",
             **options,
         }

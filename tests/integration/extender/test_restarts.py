@@ -137,7 +137,8 @@ def test_only_the_leader_answers_kube_scheduler_and_another_takes_over(server):
     replicas = {}
     for name in ("one", "two"):
         server.add(pod(name, "aliquot-system"))
-        options = {"listen": "127.0.0.1:0", "listen_tls": "off", "pod_name": name}
+        options = {"listen": "127.0.0.1:0", "listen_tls": "off", "dashboard": "off"}
+        options["pod_name"] = name
         replicas[name] = Extender(load(options, {}), server.client(), lease_times=TIMES)
         replicas[name].start()
     try:
