@@ -50,8 +50,8 @@ format: $(VENV)/.ready ## rewrites Python and C in the house style
 	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
 	@git ls-files '*.c' '*.h' | xargs $(BIN)/clang-format -i
 
-demo: native ## what works so far, on a simulated GPU
-	@$(BIN)/python -m aliquot.demo
+demo: native ## the whole system on simulated GPUs, every promise checked
+	@$(BIN)/python -m aliquot.cli demo
 
 bench: native ## the measurements of docs/benchmarks.md
 	@$(BIN)/python -m bench.shim

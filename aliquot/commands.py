@@ -29,6 +29,7 @@ COMMANDS = {
     "plugin": "deviceplugin.command",
     "extender": "scheduler_ext.command",
     "sim": "simgpu.command",
+    "demo": "simcluster.demo.command",
     "explain": "aliquot.explain",
     "doctor": "aliquot.doctor.command",
     "version": "aliquot.version",

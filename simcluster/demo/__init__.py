@@ -1,0 +1,1 @@
+"""`aliquot demo`: the whole system on simulated GPUs, with every promise checked."""
