@@ -70,7 +70,7 @@ class Agent:
         self._cluster = connect_cluster(
             settings, self._sharing, self._allocator, on_gone=self._round.soon
         )
-        nvml = Nvml()
+        nvml = Nvml(settings.host_dir)
         choice = choice_of(settings)
         self._picture = Picture(choice, self._show, self._tell_node)
         self._health = HealthWatch(nvml, self._picture.take_hardware, choice)

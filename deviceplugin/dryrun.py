@@ -53,7 +53,7 @@ def _look(settings: Settings) -> Hardware:
         pictures.append(hardware)
         looked.set()
 
-    watch = HealthWatch(Nvml(), take, choice_of(settings))
+    watch = HealthWatch(Nvml(settings.host_dir), take, choice_of(settings))
     watch.start()
     try:
         if not looked.wait(FIRST_LOOK_S):

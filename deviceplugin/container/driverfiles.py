@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 from deviceplugin.container.grant import DeviceNode, Mount
+from deviceplugin.gpus.driverlibrary import DRIVER_FOLDERS, MULTIARCH
 
 __all__ = ["LIBRARIES", "control_nodes", "library_mounts"]
 
@@ -15,14 +16,6 @@ LIBRARIES = (
     "libnvidia-gpucomp.so",
     "libcudadebugger.so.1",
     "libnvidia-opencl.so.1",
-)
-_MULTIARCH = ("x86_64-linux-gnu", "aarch64-linux-gnu")
-_FOLDERS = (
-    *(f"usr/lib/{triplet}" for triplet in _MULTIARCH),
-    "usr/lib64",
-    "usr/lib",
-    "run/nvidia/driver/usr/lib64",
-    *(f"run/nvidia/driver/usr/lib/{triplet}" for triplet in _MULTIARCH),
 )
 _CONTROL = ("nvidiactl", "nvidia-uvm", "nvidia-uvm-tools", "nvidia-modeset")
 
@@ -52,7 +45,7 @@ def library_mounts(host: Path, driver: str) -> tuple[Mount, ...]:
 def _library(host: Path, name: str, driver: str) -> Path | None:
     """The file itself and not a link to it, as the host sees it."""
     stem = re.sub(r"\.so(\.[0-9]+)?$", ".so", name)
-    for folder in _FOLDERS:
+    for folder in DRIVER_FOLDERS:
         exact = host / folder / f"{stem}.{driver}"
         if driver and exact.is_file():
             return Path("/") / folder / exact.name
@@ -60,5 +53,5 @@ def _library(host: Path, name: str, driver: str) -> Path | None:
 
 
 def _targets(source: Path) -> tuple[Path, Path]:
-    triplet = next((each for each in _MULTIARCH if each in source.parts), None)
-    return Path("/usr/lib64"), Path("/usr/lib") / (triplet or _MULTIARCH[0])
+    triplet = next((each for each in MULTIARCH if each in source.parts), None)
+    return Path("/usr/lib64"), Path("/usr/lib") / (triplet or MULTIARCH[0])

@@ -9,10 +9,12 @@ import ctypes
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 import pynvml
 
+from deviceplugin.gpus.driverlibrary import load_nvml
 from deviceplugin.gpus.gate import Gate
 
 __all__ = ["GpuFacts", "GpuProcess", "Nvml", "NvmlError", "Vitals", "XidEvent"]
@@ -104,7 +106,9 @@ class XidEvent:
 class Nvml:
     """A session, for all threads. One that hangs in the driver holds up only the next opening."""
 
-    def __init__(self) -> None:
+    def __init__(self, host: Path = Path("/")) -> None:
+        """`host` is where the host's files are seen; its driver is used if it is not `/`."""
+        self._host = host
         # No handle may be used after its session has ended, and no event set after its end.
         self._gate = Gate()
         self._is_open = False
@@ -120,6 +124,8 @@ class Nvml:
         """Opens the session, anew if there is one."""
         with self._alone():
             self._close()
+            if self._host != Path("/"):
+                load_nvml(self._host)
             _ask("opening NVML", pynvml.nvmlInit)
             self._is_open = True
 
