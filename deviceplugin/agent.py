@@ -8,7 +8,7 @@ import shim
 from aliquot.errors import OperationError, UserError
 from deviceplugin.arbiter import NodeArbiter
 from deviceplugin.booking.allocator import Allocator, ContainerAllocation
-from deviceplugin.booking.errors import StartRefused
+from deviceplugin.booking.errors import StartDelayed, StartRefused
 from deviceplugin.booking.journal import Journal, JournalError
 from deviceplugin.booking.sharing import Sharing
 from deviceplugin.clusterside import NoPods, connect_cluster
@@ -42,6 +42,8 @@ FIRST_LOOK_S = 60.0
 """How long the driver may take to tell its GPUs for the first time."""
 OTHERS_S = 0.5
 """How long the first look at other plugins may hold up the start; the next round looks again."""
+DELAYED_S = 1.0
+"""How often a start that has to wait is tried again."""
 STUCK_S = 300.0
 """A round that is this late will not end any more."""
 
@@ -121,10 +123,7 @@ class Agent:
             )
         if self._misfit:
             raise OperationError(self._misfit)
-        try:
-            self._kubelet.reconcile()
-        except StartRefused as refusal:
-            raise OperationError(str(refusal)) from None
+        self._reconcile_first()
         # Before anything is advertised, so that no pod lands on a GPU of another plugin.
         self._look_at_others(OTHERS_S)
         self._kubelet.start()
@@ -172,6 +171,20 @@ class Agent:
         if self._round.overdue_s > STUCK_S:
             return f"{self._round.name} is stuck for {self._round.overdue_s:.0f} s"
         return ""
+
+    def _reconcile_first(self) -> None:
+        """Until it is certain that nobody runs who was started with other settings."""
+        told = False
+        while True:
+            try:
+                return self._kubelet.reconcile()
+            except StartDelayed as delay:
+                if not told:
+                    log.warning("waits: %s", delay)
+                told = True
+                time.sleep(DELAYED_S)
+            except StartRefused as refusal:
+                raise OperationError(str(refusal)) from None
 
     def _go_round(self) -> None:
         self._kubelet.reconcile()

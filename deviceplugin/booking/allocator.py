@@ -241,7 +241,8 @@ class Allocator:
     def reconcile(self, checkpoint: list[Holder] | None, listing: Listing) -> None:
         """Frees what the kubelet no longer has and adopts what we did not know.
 
-        Once before serving, where it may raise StartRefused; then every half minute or so, and when
+        Once before serving, where it may raise StartRefused, or again and again as long as that is
+        StartDelayed; then every half minute or so, and when
         a pod has ended. `checkpoint` is None when it could not be read.
         """
         with self._lock:

@@ -8,7 +8,7 @@ import msgspec
 
 from aliquot.protocol.names import MEMORY_RESOURCE
 from deviceplugin.booking import reconcile, resize
-from deviceplugin.booking.errors import Refusal, StartRefused
+from deviceplugin.booking.errors import Refusal, StartDelayed, StartRefused
 from deviceplugin.booking.journal import Journal, JournalError
 from deviceplugin.booking.ledger import Allocation, Ledger, Owner, allocation_name
 from deviceplugin.booking.liveness import Life, Living
@@ -156,13 +156,17 @@ class Books:
             for each in self.ledger
             if each.resource == MEMORY_RESOURCE and each.unit_bytes != unit_bytes
         ]
-        if others:
-            pods = ", ".join(sorted({each.holder() for each in others}))
+        if not others:
+            return
+        living = [each for each in others if self.presence.is_listed(each.name)]
+        pods = ", ".join(sorted({each.holder() for each in living or others}))
+        started = f"were started with {others[0].unit_bytes // MIB} MiB"
+        setting = f"the memory unit is set to {unit_bytes // MIB} MiB, but these pods {started}"
+        if living:
             raise StartRefused(
-                f"the memory unit is set to {unit_bytes // MIB} MiB, but these pods were started "
-                f"with {others[0].unit_bytes // MIB} MiB and still run: {pods}; set it back, or "
-                "drain the node first"
+                f"{setting} and still run: {pods}; set it back, or drain the node first"
             )
+        raise StartDelayed(f"{setting}: {pods}; if the kubelet does not list them soon, they ended")
 
     def repair_files(self) -> None:
         """After a start, or a reboot: what is missing is made again."""

@@ -1,6 +1,6 @@
 """How the agent says no; every text tells what was asked, what there is and what to do."""
 
-__all__ = ["Conflict", "Refusal", "Retry", "StartRefused"]
+__all__ = ["Conflict", "Refusal", "Retry", "StartDelayed", "StartRefused"]
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not a fault
@@ -17,3 +17,7 @@ class Retry(Exception):  # noqa: N818 - an answer, not a fault
 
 class StartRefused(Exception):  # noqa: N818 - an answer, not a fault
     """The agent may not run with these settings while the pods named in the text run."""
+
+
+class StartDelayed(StartRefused):
+    """The same, but those pods may be gone: the kubelet's list does not have them any more."""

@@ -52,6 +52,9 @@ class Presence:
             self._listed.add(name)
             self._missing_s.pop(name, None)
 
+    def is_listed(self, name: str) -> bool:
+        return name in self._listed
+
     def is_over(self, allocation: Allocation, recorded: bool | None) -> bool:
         """Whether an allocation that this list does not have may be given up. `recorded` is
         whether the kubelet's checkpoint has it, None when that could not be read."""

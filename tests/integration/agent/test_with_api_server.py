@@ -1,6 +1,5 @@
 """The agent beside an API server: plans followed, actuals told, and nothing lost without it."""
 
-import contextlib
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -22,7 +21,6 @@ from tests.patience import eventually
 from tests.simulated import SimulatedNode
 
 UNITS = 320
-ATTEMPTS = 10
 
 
 @pytest.fixture
@@ -161,27 +159,6 @@ def test_what_does_not_fit_is_refused_by_both_of_its_sizes(
             pytest.raises(AdmissionError, match=r"needs 30 units \(7.5 GiB\).* 20 units \(5 GiB\)"),
         ):
             kubelet.admit(large)
-
-
-@pytest.mark.parametrize("wish", ["gpus", "gpu_uuid"])
-def test_a_watch_that_is_late(
-    kubelet: Kubelet, server: ApiServer, agent: AgentProcess, uuids: list[str], wish: str
-):
-    """The kubelet hears of a pod before we do: the agent waits for its own watch, a moment.
-
-    On a busy machine the moment can be too short, so several pods have their chance.
-    """
-    text = "2" if wish == "gpus" else uuids[1]
-    wanted = set(uuids) if wish == "gpus" else {uuids[1]}
-    for attempt in range(ATTEMPTS):
-        pod = Pod.asking(f"late-{attempt}", memory=2, compute=2)
-        manifest = bound(pod, **{wish: text})
-        kubelet.podresources.before_answer = lambda manifest=manifest: server.add(manifest)
-        with contextlib.suppress(AdmissionError):
-            kubelet.admit(pod)
-            if gpus_of(kubelet, pod) == wanted:
-                return
-    raise AssertionError(f"none of {ATTEMPTS} pods has what it asked for")
 
 
 def test_an_app_container_takes_over_the_ids_and_the_gpu_of_its_init_container(

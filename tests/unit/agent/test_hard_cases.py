@@ -7,7 +7,7 @@ import pytest
 
 from aliquot.protocol.assignment import Slice
 from aliquot.protocol.request import ContainerRequest, Role, Selection
-from deviceplugin.booking.errors import StartRefused
+from deviceplugin.booking.errors import StartDelayed, StartRefused
 from deviceplugin.booking.sharing import MIB, Sharing
 from deviceplugin.booking.sources import ContainerKey
 from deviceplugin.gpus.hardware import Hardware
@@ -317,3 +317,20 @@ def test_another_memory_unit_is_fine_when_nobody_runs(node: Node) -> None:
     node.sharing = Sharing(unit_bytes=128 * MIB)
     node.restart_agent()
     assert len(node.allocator.devices(MEMORY)) == 64
+
+
+def test_another_memory_unit_waits_for_pods_that_only_the_checkpoint_has(node: Node) -> None:
+    """It keeps pods that are gone until the next allocation, which this very start would allow."""
+    node.kubelet.end(node.run("trainer"))
+    kept = node.kubelet.checkpoint()
+    node.sharing = Sharing(unit_bytes=128 * MIB)
+    node.kubelet.checkpoint = lambda: kept
+    with pytest.raises(StartDelayed, match="default/trainer/main"):
+        node.restart_agent()
+    node.clock.now_s += 59
+    with pytest.raises(StartDelayed):
+        node.reconcile()
+    node.clock.now_s += 2
+    node.reconcile()
+    assert len(node.allocator.devices(MEMORY)) == 64
+    assert node.allocator.allocations() == ()
