@@ -1,13 +1,15 @@
 """Carries out a bind decision: writes the plan on the pod, then binds it; or undoes everything."""
 
 import logging
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 
 from aliquot.kubernetes.client import ApiClient
 from aliquot.kubernetes.errors import ApiError, ApiServerError, UnreachableError
 from aliquot.kubernetes.paths import binding_path, pod_path
 from aliquot.protocol import assignment, names
+from scheduler_ext.groups import Gate, Ticket
 from scheduler_ext.holdings import Choice, RefusedError
 from scheduler_ext.objects import Pod
 from scheduler_ext.records import PodRecord, pod_record
@@ -18,6 +20,13 @@ __all__ = ["Binder"]
 log = logging.getLogger(__name__)
 
 
+# Behind a group's open gate a binding that may succeed later is tried so often before it fails.
+_TRIES = 4
+
+Pause = tuple[Ticket[str], Gate]
+"""A bind call waits at its group's barrier as long as it finds this gate."""
+
+
 class Binder:
     def __init__(
         self,
@@ -25,41 +34,63 @@ class Binder:
         verbs: Verbs,
         may_act: Callable[[], bool],
         timed: Callable[[str], AbstractContextManager[None]] = lambda _: nullcontext(),
+        *,
+        again_s: float = 0.3,
     ) -> None:
         """`may_act`: whether we are the leader, for long enough that a request started now ends
-        before another may lead."""
+        before another may lead. `again_s`: between the tries of one binding."""
         self._client = client
         self._verbs = verbs
         self._may_act = may_act
         self._timed = timed
+        self._again_s = again_s
 
     def bind(self, namespace: str, name: str, uid: str, node: str) -> None:
         """Raises RefusedError with the reason when the pod is not bound afterwards."""
+        for ticket, gate in self.steps(namespace, name, uid, node):
+            self._verbs.companions.wait_while(ticket, gate)
+
+    def steps(self, namespace: str, name: str, uid: str, node: str) -> Iterator[Pause]:
+        """`bind`, as far as it goes without waiting for other bind calls."""
         record = self._verbs.known(uid, namespace, name) or self._read(namespace, name, uid)
         with self._timed("bind decision"):
             choice = self._verbs.choose(record, node)
-        if choice.ticket is not None and not self._verbs.companions.wait(choice.ticket):
-            self._verbs.holdings.give_back(uid)
-            raise RefusedError(f"{record.title}: not all of its group came to be bound in time")
-        self._carry_out(choice)
+        ticket, companions = choice.ticket, self._verbs.companions
+        if ticket is not None:
+            yield ticket, Gate.WAIT
+            if companions.look(ticket) is Gate.SHUT:
+                self._verbs.holdings.give_back(uid)
+                raise RefusedError(f"{record.title}: not all of its group came to be bound in time")
+        version = self._plan(choice)
+        if ticket is not None:
+            # Nobody is bound before all plans are there: most of what can fail has failed by then.
+            companions.plan_written(ticket)
+            yield ticket, Gate.PLAN
+            if companions.look(ticket) is Gate.SHUT:
+                self._undo(choice, version)
+                raise RefusedError(f"{record.title}: another pod of its group could not be planned")
+        self._bind(choice, version)
 
-    def _carry_out(self, choice: Choice) -> None:
+    def _plan(self, choice: Choice) -> str:
         pod = choice.pod
         try:
             self._check_leader()
-            version = self._write_plan(choice)
+            return self._write_plan(choice)
         except (ApiServerError, RefusedError) as error:
             # A plan that arrived after all, on a pod without a node, runs out by itself.
             self._verbs.holdings.give_back(pod.uid)
             raise RefusedError(f"the plan for {pod.title} was not written: {error}") from error
+
+    def _bind(self, choice: Choice, version: str) -> None:
+        pod = choice.pod
         try:
-            self._check_leader()
             version = self._create_binding(choice, version)
         except UnreachableError as error:
             self._find_out(choice, error)
         except (ApiError, RefusedError) as error:
-            self._undo(choice, version)
-            raise RefusedError(f"{pod.title} was not bound to {choice.node}: {error}") from error
+            if not self._undo(choice, version):
+                text = f"{pod.title} was not bound to {choice.node}: {error}"
+                raise RefusedError(text) from error
         self._verbs.holdings.settle(pod.uid)
 
     def settle_doubtful(self, record: PodRecord) -> None:
@@ -100,16 +131,24 @@ class Binder:
     def _create_binding(self, choice: Choice, version: str) -> str:
         """Binds the pod only as we left it: a request that is stuck somewhere and arrives when all
         has been decided anew does nothing. Answers the version that it was tried with."""
-        try:
-            self._post_binding(choice, version)
-        except ApiError as error:
-            if not error.conflict:
-                raise
-            # Somebody else wrote to the pod in between, maybe only its status.
-            version = self._version_with_plan(choice)
-            if not version:
-                raise
-            self._post_binding(choice, version)
+        for left in reversed(range(_TRIES if choice.ticket else 2)):
+            try:
+                self._check_leader()
+                self._post_binding(choice, version)
+                break
+            except ApiError as error:
+                # The others of a group are being bound at this moment: this one shall not stay out
+                # for anything that passes. A pod alone is tried again by kube-scheduler.
+                if not left or error.is_final or not (error.conflict or choice.ticket):
+                    raise
+                if not error.conflict:
+                    time.sleep(self._again_s)
+                    continue
+                # Somebody else wrote to the pod in between, maybe only its status.
+                found = self._version_with_plan(choice)
+                if not found:
+                    raise
+                version = found
         return version
 
     def _version_with_plan(self, choice: Choice) -> str:
@@ -144,11 +183,7 @@ class Binder:
         """The answer was lost. Only a bound pod settles it at once: one that is not bound yet may
         still become so, and what was chosen stays its own until that cannot be any more."""
         pod = choice.pod
-        try:
-            now = self._client.get(pod_path(pod.namespace, pod.name), Pod)
-        except ApiServerError:
-            now = Pod()
-        if now.metadata.uid == pod.uid and now.spec.node_name == choice.node:
+        if self._is_bound(choice):
             return
         self._verbs.holdings.doubt(pod.uid)
         log.warning("%s: whether it was bound to %s is not known", pod.title, choice.node)
@@ -156,9 +191,19 @@ class Binder:
             f"whether {pod.title} was bound to {choice.node} is not known yet: {trouble}"
         ) from trouble
 
-    def _undo(self, choice: Choice, version: str) -> None:
+    def _is_bound(self, choice: Choice) -> bool:
+        """As far as can be found out now."""
+        pod = choice.pod
+        try:
+            now = self._client.get(pod_path(pod.namespace, pod.name), Pod)
+        except ApiServerError:
+            return False
+        return now.metadata.uid == pod.uid and now.spec.node_name == choice.node
+
+    def _undo(self, choice: Choice, version: str) -> bool:
         """Only on the very pod that we wrote to: if anybody changed it since, the plan that is
-        there is not ours to remove, and without a node it runs out by itself."""
+        there is not ours to remove, and without a node it runs out by itself. True if the change
+        was that it is bound, whatever the server answered before."""
         pod = choice.pod
         metadata = {
             "uid": pod.uid,
@@ -168,8 +213,12 @@ class Binder:
         try:
             self._client.patch(pod_path(pod.namespace, pod.name), {"metadata": metadata})
         except ApiServerError as error:
+            gone = isinstance(error, ApiError) and error.not_found
+            if not gone and self._is_bound(choice):
+                return True
             log.info("%s keeps a plan that was not carried out: %s", pod.title, error)
         self._verbs.holdings.give_back(pod.uid)
+        return False
 
     def _check_leader(self) -> None:
         if not self._may_act():

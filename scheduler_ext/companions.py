@@ -23,7 +23,7 @@ def key_of(pod: PodRecord) -> GroupKey | None:
 
 
 class Companions:
-    """Every method but `wait` is called with the state's lock held."""
+    """What a bind call asks on its way takes the state's lock; the rest is called with it held."""
 
     def __init__(
         self,
@@ -74,26 +74,37 @@ class Companions:
         self._moved.notify_all()
         return ticket
 
-    def wait(self, ticket: Ticket[Place]) -> bool:
-        """Until all of the group have come to be bound; false when that did not happen in time."""
+    def look(self, ticket: Ticket[Place]) -> Gate:
         with self._moved:
-            while (gate := self._groups.look(ticket, self._clock())) is Gate.WAIT:
+            return self._groups.look(ticket, self._clock())
+
+    def wait_while(self, ticket: Ticket[Place], gate: Gate) -> None:
+        """Until the others have come, or have written their plans, or the time for it is over."""
+        with self._moved:
+            while self._groups.look(ticket, self._clock()) is gate:
                 self._moved.wait(max(0.01, min(1.0, ticket.until_s - self._clock())))
             self._moved.notify_all()
-            return gate is Gate.OPEN
 
-    def settle(self, pod: PodRecord, *, bound: bool) -> None:
-        """Its bind call has ended."""
+    def plan_written(self, ticket: Ticket[Place]) -> None:
+        with self._moved:
+            self._groups.plan_written(ticket, self._clock())
+            self._moved.notify_all()
+
+    def settle(self, pod: PodRecord, *, bound: bool) -> bool:
+        """Its bind call has ended; whether its room is still held for it."""
         key = key_of(pod)
-        if key is not None:
-            self._groups.settle(key, pod.uid, bound=bound)
+        if key is None:
+            return False
+        held = self._groups.settle(key, pod.uid, self._clock(), bound=bound)
+        self._moved.notify_all()
+        return held
 
     def withdraw(self, pod: PodRecord) -> None:
         """It is gone, or cannot use the place held for it."""
         self.to_wake.discard(pod.uid)
         key = key_of(pod)
         if key is not None:
-            self._groups.withdraw(key, pod.uid)
+            self._groups.withdraw(key, pod.uid, self._clock())
             self._moved.notify_all()
 
     def expire(self) -> None:

@@ -49,6 +49,7 @@ class Extender:
         client: ApiClient,
         *,
         lease_times: LeaseTimes | None = None,
+        group_times: GroupTimes | None = None,
         limits: Limits | None = None,
     ) -> None:
         client.namespace = settings.namespace
@@ -62,7 +63,7 @@ class Extender:
             Choices(self.state.cluster, settings.placement),
             WaitingPods(),
             assume_s=settings.assume_s,
-            group_times=GroupTimes(hold_s=settings.group_wait_s),
+            group_times=group_times or GroupTimes(hold_s=settings.group_wait_s),
         )
         self._leads = lambda: self.leader.leads
         binder = Binder(client.with_timeout(BIND_S), self.verbs, self._leads, self.metrics.timed)

@@ -1,8 +1,9 @@
 """Groups of pods that start all or none: who may pass, what is held for whom, who may bind.
 
 An attempt holds room for every pod that the group still lacks, or for none: no group ever waits
-while it holds a part, so two of them cannot wait for each other. Its end is always the same: every
-member is bound, or everything is given back, at the latest when the time for it is over.
+while it holds a part, so two of them cannot wait for each other. First all bind calls come, then
+all plans are written, then all pods are bound; until that last step any failure gives everything
+back. A pod whose binding is refused even then keeps its room for a while, to come again.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -21,6 +22,8 @@ class GroupTimes:
     """From the moment the whole group fits until its first pod comes to be bound."""
     barrier_s: float = 20.0
     """From the first pod's bind call to the last one's; less than kube-scheduler waits for us."""
+    plan_s: float = 6.0
+    """From the last pod's bind call to the last plan."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,9 +51,10 @@ class Verdict(Generic[Place]):
 class Gate(Enum):
     """What a bind call that reached the barrier shall do."""
 
-    WAIT = "wait"
-    OPEN = "open"
-    SHUT = "shut"
+    WAIT = "wait for the others"
+    PLAN = "write the plan"
+    OPEN = "bind"
+    SHUT = "give everything back"
 
 
 @dataclass(slots=True, eq=False)
@@ -59,7 +63,14 @@ class _Attempt(Generic[Place]):
     places: dict[str, Place]
     until_s: float
     arrived: set[str] = field(default_factory=set)
+    planned: set[str] = field(default_factory=set)
+    unbound: dict[str, Place] = field(default_factory=dict)
+    """Those whose binding was refused behind the open gate."""
     gate: Gate = Gate.WAIT
+
+    @property
+    def is_undecided(self) -> bool:
+        return self.gate in (Gate.WAIT, Gate.PLAN)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,10 +114,10 @@ class Groups(Generic[Place]):
         """
         self.expire(now_s)
         attempt = self._attempts.get(key)
-        if attempt is not None and uid in attempt.places and attempt.gate is Gate.WAIT:
+        if attempt is not None and uid in attempt.places and attempt.is_undecided:
             return Verdict(attempt.places[uid])
         starting = set(attempt.places) if attempt is not None else set[str]()
-        if attempt is not None and attempt.gate is Gate.WAIT:
+        if attempt is not None and attempt.is_undecided:
             return Verdict(reason=f"group {key.name}: its first {size} pods are being started")
         started = starting | self._bound_of(key, members)
         lacking = size - len(started)
@@ -118,6 +129,11 @@ class Groups(Generic[Place]):
             return Verdict(reason=f"group {key.name} has {there} of {size} pods; it waits for all")
         chosen = [uid, *waiting[: lacking - 1]]
         places = place_all(chosen)
+        if attempt is not None:
+            for each in [*attempt.unbound]:
+                del attempt.unbound[each]
+                if places is None or each not in places:
+                    self._release(each)
         if places is None:
             return Verdict(
                 reason=f"group {key.name}: {lacking} pods must start together, and not all fit now"
@@ -139,48 +155,66 @@ class Groups(Generic[Place]):
             attempt.until_s = now_s + self._times.barrier_s
         attempt.arrived.add(uid)
         if len(attempt.arrived) == len(attempt.places):
-            attempt.gate = Gate.OPEN
+            attempt.gate = Gate.PLAN
+            attempt.until_s = now_s + self._times.plan_s
         return Ticket(uid, attempt)
+
+    def plan_written(self, ticket: Ticket[Place], now_s: float) -> None:
+        self.expire(now_s)
+        attempt = ticket.attempt
+        if attempt.gate is Gate.PLAN:
+            attempt.planned.add(ticket.uid)
+            if len(attempt.planned) == len(attempt.places):
+                attempt.gate = Gate.OPEN
 
     def look(self, ticket: Ticket[Place], now_s: float) -> Gate:
         """Whether the call may bind now, has failed, or goes on waiting."""
         self.expire(now_s)
         return ticket.attempt.gate
 
-    def settle(self, key: GroupKey, uid: str, *, bound: bool) -> None:
-        """A bind call that found the gate open has ended."""
+    def settle(self, key: GroupKey, uid: str, now_s: float, *, bound: bool) -> bool:
+        """A bind call has ended; whether the pod's room is still held for it."""
         if bound:
             self._bound.setdefault(key, set()).add(uid)
+        else:
+            self._forget_bound(key, {uid})
         attempt = self._attempts.get(key)
-        if attempt is not None and attempt.gate is Gate.OPEN and uid in attempt.places:
-            del attempt.places[uid]
-            if not attempt.places:
-                del self._attempts[key]
+        if attempt is None or uid not in attempt.places:
+            return False
+        if attempt.is_undecided:
+            self._fail(attempt)
+            return False
+        place = attempt.places.pop(uid)
+        if not bound:
+            attempt.unbound[uid] = place
+        self._end(attempt, now_s)
+        return not bound
 
-    def withdraw(self, key: GroupKey, uid: str) -> None:
+    def withdraw(self, key: GroupKey, uid: str, now_s: float) -> None:
         """The pod is gone, or cannot use the place held for it: nobody of the group starts."""
         self._forget_bound(key, {uid})
         attempt = self._attempts.get(key)
-        if attempt is None or uid not in attempt.places:
+        if attempt is None:
             return
-        if attempt.gate is Gate.OPEN:
-            self.settle(key, uid, bound=False)
-        else:
+        if attempt.is_undecided and uid in attempt.places:
             self._fail(attempt)
+        elif attempt.unbound.pop(uid, None) is not None:
+            self._release(uid)
+        elif attempt.places.pop(uid, None) is not None:
+            self._end(attempt, now_s)
 
     def expire(self, now_s: float) -> None:
         for attempt in list(self._attempts.values()):
-            if attempt.gate is Gate.WAIT and attempt.until_s <= now_s:
+            if attempt.is_undecided and attempt.until_s <= now_s:
                 self._fail(attempt)
 
     def next_expiry_s(self) -> float | None:
-        waiting = (a.until_s for a in self._attempts.values() if a.gate is Gate.WAIT)
-        return min(waiting, default=None)
+        return min((a.until_s for a in self._attempts.values() if a.is_undecided), default=None)
 
     def held_for(self, key: GroupKey) -> Iterable[str]:
         """The pods of the group for which room is held."""
         attempt = self._attempts.get(key)
-        return tuple(attempt.places) if attempt is not None else ()
+        return (*attempt.places, *attempt.unbound) if attempt is not None else ()
 
     def is_empty(self) -> bool:
         """Nothing is held and nothing remembered: what a leak would break."""
@@ -198,6 +232,15 @@ class Groups(Generic[Place]):
             known -= uids
             if not known:
                 del self._bound[key]
+
+    def _end(self, attempt: _Attempt[Place], now_s: float) -> None:
+        """When the last call has ended, those that were not bound have some time to come again."""
+        if attempt.places:
+            return
+        del self._attempts[attempt.key]
+        if attempt.unbound:
+            until_s = now_s + self._times.hold_s
+            self._attempts[attempt.key] = _Attempt(attempt.key, attempt.unbound, until_s)
 
     def _fail(self, attempt: _Attempt[Place]) -> None:
         attempt.gate = Gate.SHUT

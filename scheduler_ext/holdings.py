@@ -1,5 +1,6 @@
 """What we hold for pods between our choice and the API server's word that they are bound."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
@@ -39,18 +40,19 @@ class Holdings:
     def __init__(
         self,
         state: ClusterState,
-        on_ended: Callable[[PodRecord, bool], None],
+        on_ended: Callable[[PodRecord, bool], bool],
         clock: Callable[[], float],
         *,
         settle_s: float,
     ) -> None:
-        """`on_ended` is told when a bind call is over, and whether the pod is (or may be) bound."""
+        """`on_ended` is told when a bind call is over, and whether the pod is (or may be) bound;
+        it answers whether what was chosen is to be kept for the pod all the same."""
         self._state = state
         self._on_ended = on_ended
         self._clock = clock
         self._settle_s = settle_s
         self._assumed: dict[str, Choice] = {}
-        self._decided: dict[str, PodRecord] = {}
+        self._decided: dict[str, Choice] = {}
         self._binding: set[str] = set()
         self._doubtful: set[str] = set()
 
@@ -80,9 +82,9 @@ class Holdings:
             entry = msgspec.structs.replace(choice.entry, stage=Stage.PLANNED, expires_s=expires_s)
             self._hold(uid, entry)
             self._binding.add(uid)
-            self._decided[uid] = choice.pod
             self._assumed.pop(uid, None)
-            return replace(choice, entry=entry)
+            self._decided[uid] = replace(choice, entry=entry)
+            return self._decided[uid]
 
     def let_go(self, uid: str) -> None:
         with self._state.lock:
@@ -104,8 +106,15 @@ class Holdings:
     def give_back(self, uid: str) -> None:
         """The pod is certainly not bound, or gone."""
         with self._state.lock:
-            self._end(uid, bound=False)
-            self.let_go(uid)
+            kept = self._end(uid, bound=False)
+            choice = self._decided.pop(uid, None)
+            if kept and choice is not None:
+                entry = msgspec.structs.replace(
+                    choice.entry, stage=Stage.ASSUMED, expires_s=math.inf
+                )
+                self.assume(replace(choice, entry=entry, ticket=None))
+            else:
+                self.let_go(uid)
 
     def keep(self, uid: str) -> None:
         """The pod is bound, only the watch is late: it is given more time."""
@@ -144,7 +153,7 @@ class Holdings:
                     del self._decided[uid]
                     self._doubtful.discard(uid)
             overdue = set(ledger.overdue(self._clock())) - self._binding
-            return [self._decided[uid] for uid in overdue & self._decided.keys()]
+            return [self._decided[uid].pod for uid in overdue & self._decided.keys()]
 
     def is_empty(self) -> bool:
         """Nothing is remembered of any pod: what a leak would break."""
@@ -154,8 +163,7 @@ class Holdings:
         self._state.ledger.hold(uid, entry)
         self._state.refresh()
 
-    def _end(self, uid: str, *, bound: bool) -> None:
+    def _end(self, uid: str, *, bound: bool) -> bool:
         self._binding.discard(uid)
         self._doubtful.discard(uid)
-        if uid in self._decided:
-            self._on_ended(self._decided[uid], bound)
+        return uid in self._decided and self._on_ended(self._decided[uid].pod, bound)

@@ -130,15 +130,6 @@ class Ledger:
                 found[uid] = held
         return found
 
-    def entries(self) -> dict[str, Entry]:
-        """What counts of every pod, by uid; a copy."""
-        found = dict(self._seen)
-        for uid, held in self._held.items():
-            seen = found.get(uid)
-            if seen is None or not seen.bound:
-                found[uid] = held
-        return found
-
     def overdue(self, now_s: float) -> list[str]:
         """Pods whose entry was to be settled by now."""
         return [uid for uid, expires_s in self._expiring.items() if expires_s <= now_s]

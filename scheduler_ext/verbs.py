@@ -256,10 +256,10 @@ class Verbs:
         self.waiting.remove(record.uid)
         self._recent.pop(record.uid, None)
 
-    def _ended(self, record: PodRecord, bound: bool) -> None:
-        self.companions.settle(record, bound=bound)
+    def _ended(self, record: PodRecord, bound: bool) -> bool:
         if bound:
             self.waiting.remove(record.uid)
+        return self.companions.settle(record, bound=bound)
 
     def _assume(self, record: PodRecord, node: str, for_s: float | None = None) -> None:
         expires_s = self._clock() + (self._assume_s if for_s is None else for_s)

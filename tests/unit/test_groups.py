@@ -25,6 +25,13 @@ class Room:
             return None
         return {uid: f"slot of {uid}" for uid in uids}
 
+    def come(self, uids: str, now_s: float) -> None:
+        """The bind calls of these pods come, and their plans are written."""
+        tickets = [self.groups.arrive(KEY, uid, now_s) for uid in uids]
+        for ticket in tickets:
+            assert ticket is not None
+            self.groups.plan_written(ticket, now_s)
+
     def consider(
         self, uid: str, members: Sequence[Member], size: int, now_s: float, key: GroupKey = KEY
     ) -> Verdict[str]:
@@ -81,11 +88,14 @@ def test_bind_calls_wait_for_each_other_and_then_all_may_bind():
     assert room.groups.look(first, 6.0) is Gate.WAIT
     second = room.groups.arrive(KEY, "b", 24.9)
     assert second is not None
+    room.groups.plan_written(first, 25.0)
+    assert room.groups.look(first, 25.0) is Gate.PLAN
+    room.groups.plan_written(second, 26.0)
     # The gate is open for good, however late somebody looks.
     assert room.groups.look(first, 100.0) is Gate.OPEN
     assert room.groups.look(second, 100.0) is Gate.OPEN
     for uid in "ab":
-        room.groups.settle(KEY, uid, bound=True)
+        assert not room.groups.settle(KEY, uid, 100.0, bound=True)
     assert room.held == {"a", "b"}
     assert room.consider("c", pods("a", "b", "c"), 2, 101.0) == Verdict()
 
@@ -111,7 +121,7 @@ def test_a_pod_that_goes_takes_the_attempt_with_it():
     room.consider("a", pods("a", "b"), 2, 0.0)
     ticket = room.groups.arrive(KEY, "a", 1.0)
     assert ticket is not None
-    room.groups.withdraw(KEY, "b")
+    room.groups.withdraw(KEY, "b", 1.0)
     assert room.groups.look(ticket, 1.0) is Gate.SHUT
     assert not room.held
 
@@ -130,35 +140,96 @@ def test_pods_beyond_the_group_size_come_after_it():
     assert room.held == {"a", "b"}
     late = room.consider("c", members, 2, 1.0)
     assert late.reason == "group train: its first 2 pods are being started"
-    for uid in "ab":
-        room.groups.arrive(KEY, uid, 2.0)
+    room.come("ab", 2.0)
     # Once the gate is open, the group is complete: the rest are pods like others.
     assert room.consider("c", members, 2, 3.0) == Verdict()
 
 
-def test_a_binding_that_failed_is_tried_again_alone():
+def test_a_plan_that_cannot_be_written_ends_the_attempt_for_all():
+    room = Room(2)
+    room.consider("a", pods("a", "b"), 2, 0.0)
+    first, second = (room.groups.arrive(KEY, uid, 1.0) for uid in "ab")
+    assert first is not None
+    assert second is not None
+    room.groups.plan_written(first, 2.0)
+    assert not room.groups.settle(KEY, "b", 2.0, bound=False)
+    assert room.groups.look(first, 2.0) is Gate.SHUT
+    assert not room.held
+    assert not room.groups.settle(KEY, "a", 2.0, bound=False)
+    assert room.groups.is_empty()
+
+
+def test_a_plan_that_is_not_written_in_time_ends_the_attempt_for_all():
+    room = Room(2)
+    room.consider("a", pods("a", "b"), 2, 0.0)
+    first, second = (room.groups.arrive(KEY, uid, 1.0) for uid in "ab")
+    assert first is not None
+    assert second is not None
+    room.groups.plan_written(first, 2.0)
+    room.groups.plan_written(second, 1.0 + TIMES.plan_s)
+    assert room.groups.look(first, 8.0) is Gate.SHUT
+    assert not room.held
+
+
+def test_a_pod_whose_binding_was_refused_keeps_its_room_and_comes_again():
     room = Room(2)
     members = pods("a", "b")
     room.consider("a", members, 2, 0.0)
-    for uid in "ab":
-        room.groups.arrive(KEY, uid, 1.0)
-    room.groups.settle(KEY, "a", bound=True)
-    room.groups.settle(KEY, "b", bound=False)
-    room.held.remove("b")
+    room.come("ab", 1.0)
+    assert room.groups.settle(KEY, "b", 2.0, bound=False)
+    assert not room.groups.settle(KEY, "a", 3.0, bound=True)
+    assert room.held == {"a", "b"}
     # Whoever lists the members has not heard that a is bound.
-    again = room.consider("b", members, 2, 2.0)
-    assert set(again.held) == {"b"}
-    assert room.groups.arrive(KEY, "b", 3.0) is not None
+    assert room.consider("b", members, 2, 4.0) == Verdict("slot of b")
+    room.come("b", 5.0)
+    assert not room.groups.settle(KEY, "b", 6.0, bound=True)
+    assert room.consider("c", pods("a", "b", "c", bound="a b"), 2, 7.0) == Verdict()
+
+
+def test_a_pod_whose_binding_was_refused_may_come_again_before_the_others_are_bound():
+    room = Room(3)
+    members = pods("a", "b", "c")
+    room.consider("a", members, 3, 0.0)
+    room.come("abc", 1.0)
+    for uid in "bc":
+        assert room.groups.settle(KEY, uid, 2.0, bound=False)
+    # Room is looked for anew, which finds at least what was held.
+    room.held -= {"b", "c"}
+    assert set(room.consider("c", members, 3, 2.0).held) == {"b", "c"}
+    room.groups.settle(KEY, "a", 3.0, bound=True)
+    room.come("bc", 4.0)
+    for uid in "bc":
+        room.groups.settle(KEY, uid, 5.0, bound=True)
+    assert room.held == {"a", "b", "c"}
+
+
+def test_the_room_of_a_refused_binding_is_given_back_when_nobody_comes_for_it():
+    room = Room(2)
+    room.consider("a", pods("a", "b"), 2, 0.0)
+    room.come("ab", 1.0)
+    room.groups.settle(KEY, "a", 2.0, bound=True)
+    assert room.groups.settle(KEY, "b", 2.0, bound=False)
+    room.groups.expire(2.0 + TIMES.hold_s)
+    assert room.held == {"a"}
+
+
+def test_the_room_of_a_refused_binding_goes_with_its_pod():
+    room = Room(3)
+    room.consider("a", pods("a", "b", "c"), 3, 0.0)
+    room.come("abc", 1.0)
+    assert room.groups.settle(KEY, "b", 2.0, bound=False)
+    room.groups.withdraw(KEY, "b", 3.0)
+    assert room.held == {"a", "c"}
 
 
 def test_what_was_bound_is_forgotten_when_it_is_seen_or_gone():
     room = Room(2)
     room.consider("a", pods("a", "b"), 2, 0.0)
+    room.come("ab", 1.0)
     for uid in "ab":
-        room.groups.arrive(KEY, uid, 1.0)
-        room.groups.settle(KEY, uid, bound=True)
+        room.groups.settle(KEY, uid, 1.0, bound=True)
     assert not room.groups.is_empty()
-    room.groups.withdraw(KEY, "a")
+    room.groups.withdraw(KEY, "a", 1.0)
     room.consider("b", pods("b", bound="b"), 2, 2.0)
     assert room.groups.is_empty()
 
@@ -168,7 +239,7 @@ def test_a_stranger_has_no_business_at_the_barrier():
     assert room.groups.arrive(KEY, "a", 0.0) is None
     room.consider("a", pods("a", "b"), 2, 0.0)
     assert room.groups.arrive(KEY, "x", 0.0) is None
-    room.groups.withdraw(KEY, "x")
+    room.groups.withdraw(KEY, "x", 0.0)
     assert room.held == {"a", "b"}
 
 
@@ -199,6 +270,10 @@ class Simulation:
             self.tickets[uid] = self.room.groups.arrive(key, uid, self.now_s)
 
     def look(self) -> None:
+        for ticket in list(self.tickets.values()):
+            gate = self.room.groups.look(ticket, self.now_s) if ticket else Gate.SHUT
+            if gate is Gate.PLAN:
+                self.room.groups.plan_written(ticket, self.now_s)
         for uid, ticket in list(self.tickets.items()):
             gate = self.room.groups.look(ticket, self.now_s) if ticket else Gate.SHUT
             if gate is Gate.WAIT:
@@ -206,7 +281,8 @@ class Simulation:
             del self.tickets[uid]
             if gate is Gate.OPEN:
                 self.bound.add(uid)
-                self.room.groups.settle(self.keys[int(uid.split("/")[0])], uid, bound=True)
+                key = self.keys[int(uid.split("/")[0])]
+                self.room.groups.settle(key, uid, self.now_s, bound=True)
 
     def check(self) -> None:
         assert len(self.room.held) <= self.room.slots
@@ -239,7 +315,7 @@ def test_whatever_happens_groups_are_whole_and_in_the_end_those_that_fit_run(slo
         else:
             uid = world.uids(group)[number % sizes[group]]
             if uid not in world.bound:
-                world.room.groups.withdraw(world.keys[group], uid)
+                world.room.groups.withdraw(world.keys[group], uid, world.now_s)
         # Everybody who may bind does so before anything is asserted: a gate opens for all.
         world.look()
         world.check()

@@ -4,12 +4,16 @@ from typing import Any
 import pytest
 
 from scheduler_ext.extender import Extender
+from scheduler_ext.groups import GroupTimes
 from scheduler_ext.server import Limits
 from scheduler_ext.settings import load
 from simcluster.apiserver import ApiServer
 from tests.extender_cluster import FakeScheduler
 
 Start = Callable[..., Extender]
+
+# Nothing that a test waits for runs out because the machine is busy.
+_UNHURRIED = GroupTimes(hold_s=600.0, barrier_s=600.0, plan_s=600.0)
 
 
 @pytest.fixture
@@ -31,7 +35,7 @@ def start(server: ApiServer) -> Iterator[Start]:
             "leader_election": "off",
             **options,
         }
-        extender = Extender(load(given, {}), server.client(), limits=limits)
+        extender = Extender(load(given, {}), server.client(), limits=limits, group_times=_UNHURRIED)
         started.append(extender)
         extender.start()
         if ready:
