@@ -241,9 +241,9 @@ class Allocator:
     def reconcile(self, checkpoint: list[Holder] | None, listing: Listing) -> None:
         """Frees what the kubelet no longer has and adopts what we did not know.
 
-        Once before serving, where it may raise StartRefused, or again and again as long as that is
-        StartDelayed; then every half minute or so, and when
-        a pod has ended. `checkpoint` is None when it could not be read.
+        Before serving, again and again as long as it raises StartDelayed, which is a StartRefused;
+        then every minute or so, and when a pod has ended. `checkpoint` is None when it could not
+        be read.
         """
         with self._lock:
             before = {each.name for each in self._books.ledger}

@@ -17,7 +17,7 @@ def test_errors_of_programs_leave_the_gpu_usable(xid: int) -> None:
     assert condition.unusable == ""
 
 
-@pytest.mark.parametrize("xid", [48, 79, 95, 777])
+@pytest.mark.parametrize("xid", [48, 79, 95, 109, 777])
 def test_errors_of_the_hardware_and_unknown_ones_do_not(xid: int) -> None:
     condition = Condition()
     condition.note_xid(xid, 0.0)
