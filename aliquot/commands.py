@@ -25,6 +25,7 @@ class Command(Protocol):
 COMMANDS = {
     "run": "aliquot.run.run",
     "ps": "aliquot.run.ps",
+    "top": "aliquot.top.command",
     "resize": "aliquot.resize",
     "plugin": "deviceplugin.command",
     "extender": "scheduler_ext.command",

@@ -1,7 +1,6 @@
 """`aliquot explain POD`: why a pod waits, node by node, as the extender sees it."""
 
 from argparse import ArgumentParser, Namespace
-from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -10,8 +9,9 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from aliquot import clusteraccess
+from aliquot.clusteraccess import ExtenderLink
 from aliquot.errors import UserError
-from aliquot.kubernetes.client import ApiClient, connect
 from aliquot.kubernetes.errors import ApiError
 
 HELP = "say why a pod waits for its GPU, or where it is"
@@ -62,47 +62,28 @@ def configure(parser: ArgumentParser) -> None:
     parser.add_argument(
         "-o", "--output", choices=["table", "json"], default="table", help="how to write it"
     )
-    parser.add_argument("--kubeconfig", type=Path, help="which cluster; as kubectl finds it else")
-    parser.add_argument("--context", help="which context of the kubeconfig")
-    parser.add_argument(
-        "--extender",
-        default="aliquot-system/aliquot-extender:scheduler",
-        metavar="SERVICE",
-        help="where the extender is: NAMESPACE/SERVICE:PORT, asked through the API server, or an "
-        "address such as http://localhost:9420 (default: %(default)s)",
-    )
+    clusteraccess.add_options(parser)
 
 
 def run(options: Namespace) -> int:
-    if options.extender.startswith("http"):
-        client, proxy = ApiClient(options.extender), ""
-    else:
-        proxy = _proxy(options.extender)
-        client = connect(options.kubeconfig, options.context)
-    pod = f"{options.namespace or client.namespace}/{options.pod}"
-    path = f"{proxy}/explain?pod={quote(pod, safe='/')}"
+    extender = ExtenderLink(options)
+    pod = f"{options.namespace or extender.namespace}/{options.pod}"
+    path = f"/explain?pod={quote(pod, safe='/')}"
     try:
         if options.output == "json":
-            told = client.get(path, dict[str, Any])
+            told = extender.get(path, dict[str, Any])
             print(msgspec.json.format(msgspec.json.encode(told)).decode())
         else:
-            show(client.get(path, Explanation), Console(highlight=False), options.all_nodes)
+            show(extender.get(path, Explanation), Console(highlight=False), options.all_nodes)
     except ApiError as error:
         if error.not_found:
             raise UserError(
-                f"{error}; is it `-n NAMESPACE`, and does the extender run as {options.extender}?"
+                f"{error}; is it `-n NAMESPACE`, and does the extender run as {extender.place}?"
             ) from None
         raise
     finally:
-        client.close()
+        extender.close()
     return 0
-
-
-def _proxy(extender: str) -> str:
-    namespace, slash, service = extender.partition("/")
-    if not (namespace and slash and service):
-        raise UserError(f"{extender!r} says not where: write NAMESPACE/SERVICE:PORT or http://...")
-    return f"/api/v1/namespaces/{quote(namespace)}/services/{quote(service, safe=':')}/proxy"
 
 
 def show(told: Explanation, console: Console, all_nodes: bool) -> None:

@@ -1,9 +1,9 @@
 """`aliquot resize`: decides whether a run of this machine or a pod of the cluster is meant."""
 
-import os
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
+from aliquot.clusteraccess import knows_a_cluster
 from aliquot.errors import UserError
 from aliquot.run import resize as local
 from aliquot.run.folder import own_folder
@@ -45,7 +45,7 @@ def run(options: Namespace) -> int:
         raise UserError("nothing to change; say --memory SIZE, --compute PERCENT, or both")
     if _must_be_a_pod(options):
         return _resize_pod(options)
-    if _is_living_run(options.id) or not _knows_a_cluster():
+    if _is_living_run(options.id) or not knows_a_cluster():
         return local.run(options)
     try:
         return _resize_pod(options)
@@ -64,14 +64,6 @@ def _is_living_run(name: str) -> bool:
     folder = own_folder()
     with locked(folder):
         return name in {each.id for each in living_runs(folder)}
-
-
-def _knows_a_cluster() -> bool:
-    return (
-        bool(os.environ.get("KUBECONFIG"))
-        or "KUBERNETES_SERVICE_HOST" in os.environ
-        or Path("~/.kube/config").expanduser().is_file()
-    )
 
 
 def _resize_pod(options: Namespace) -> int:

@@ -30,7 +30,7 @@ def run(options: Namespace) -> int:
     folder = own_folder()
     with locked(folder):
         living = living_runs(folder)
-    runs = [described for each in living if (described := _describe(each)) is not None]
+    runs = [described for each in living if (described := describe(each)) is not None]
     if options.output == "json":
         print(json.dumps(runs, indent=2))
     else:
@@ -38,12 +38,13 @@ def run(options: Namespace) -> int:
     return 0
 
 
-def _describe(run: Run) -> dict[str, Any] | None:
+def describe(run: Run) -> dict[str, Any] | None:
+    """What a run may have and what it uses; None when it ended while we looked."""
     try:
         limits, usage, indices = run.limits(), run.usage(), run.gpu_indices()
         compute, spent = run.limits(Kind.COMPUTE), run.usage(Kind.COMPUTE)
     except (OSError, ValueError, LimitsError, UsageError):
-        return None  # it ended while we looked
+        return None
     living = [process for process in usage.processes if process.pid and not process.is_gone()]
     return {
         "id": run.id,
