@@ -15,7 +15,7 @@ from scheduler_ext.objects import Pod
 from scheduler_ext.records import PodRecord, pod_record
 from scheduler_ext.verbs import Verbs
 
-__all__ = ["Binder"]
+__all__ = ["Binder", "Pause"]
 
 log = logging.getLogger(__name__)
 

@@ -111,6 +111,10 @@ class Companions:
         self._groups.expire(self._clock())
         self._moved.notify_all()
 
+    def is_empty(self) -> bool:
+        """Nothing is remembered of any group: what a leak would break."""
+        return self._groups.is_empty() and not self.to_wake
+
     def _members(self, key: GroupKey) -> list[Member]:
         pods = [self._state.pods[uid] for uid in self._state.group(key.namespace, key.name)]
         pods.sort(key=lambda pod: (pod.created_s, pod.uid))

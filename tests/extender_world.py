@@ -2,18 +2,20 @@
 
 import random
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
 
-from aliquot.kubernetes.errors import ApiError, UnreachableError
+from aliquot.kubernetes.errors import ApiError, ApiServerError, UnreachableError
 from aliquot.kubernetes.watch import Change, ChangeKind
 from aliquot.protocol import assignment, names
 from aliquot.protocol.assignment import Assignment, Slice
-from scheduler_ext.binding import Binder
+from scheduler_ext.binding import Binder, Pause
 from scheduler_ext.choices import Choices
 from scheduler_ext.footprint import Amount, footprint_of, larger
+from scheduler_ext.groups import Gate, Ticket
 from scheduler_ext.holdings import RefusedError
 from scheduler_ext.objects import Node, Pod, request_of
 from scheduler_ext.state import ClusterState
@@ -45,6 +47,16 @@ class Replica:
     events: deque[Change[Any]] = field(default_factory=deque)
 
 
+@dataclass
+class Call:
+    """A bind call at its group's barrier."""
+
+    steps: Iterator[Pause]
+    replica: Replica
+    ticket: Ticket[str]
+    gate: Gate
+
+
 class World:
     """Stands for the API server, the nodes' agents and the clock; a test is everybody else."""
 
@@ -59,6 +71,10 @@ class World:
         """How likely a request of a binder fails in one way or another."""
         self.late: list[tuple[float, str, Object]] = []
         """Binds whose answer was lost, and which happen later."""
+        self.calls: dict[str, Call] = {}
+        """Bind calls that wait for others of their group, by pod."""
+        self.spoiled: set[str] = set()
+        """Groups that may be in parts: a pod of theirs went, or its binding was refused."""
         self.version = 1
         self.leader = 0
         self.replicas = [self.start() for _ in range(replicas)]
@@ -82,7 +98,7 @@ class World:
         def leads() -> bool:
             return bool(made) and made[0] in self.replicas[self.leader : self.leader + 1]
 
-        binder = Binder(client, verbs, leads)
+        binder = Binder(client, verbs, leads, again_s=0.0)
         tender = Tender(client, verbs, binder, leads, clock=self.clock)
         replica = Replica(state, verbs, binder, tender)
         made.append(replica)
@@ -91,7 +107,21 @@ class World:
         return replica
 
     def restart(self, number: int) -> None:
+        """Calls under way end with the process."""
+        for name, call in list(self.calls.items()):
+            if call.replica is self.replicas[number]:
+                del self.calls[name]
+                self._spoil(name)
         self.replicas[number] = self.start()
+
+    def go_on(self) -> int:
+        """Bind calls whose wait is over; answers how many have bound their pod."""
+        bound = 0
+        for name, call in list(self.calls.items()):
+            if call.replica.verbs.companions.look(call.ticket) is not call.gate:
+                del self.calls[name]
+                bound += self._follow(name, call.steps, call.replica)
+        return bound
 
     def deliver(self, number: int, most: int = 1_000_000) -> None:
         replica = self.replicas[number]
@@ -115,6 +145,7 @@ class World:
         self.faults = 0.0
         for _ in range(4):
             self.pass_time(70.0)
+            self.go_on()
             for number, replica in enumerate(self.replicas):
                 self.deliver(number)
                 replica.tender.tend()
@@ -127,6 +158,7 @@ class World:
         return self._tell(ChangeKind.ADDED, pod)
 
     def delete_pod(self, name: str) -> None:
+        self._spoil(name)
         self._tell(ChangeKind.DELETED, self.pods.pop(name))
 
     def change_pod(self, name: str) -> None:
@@ -159,15 +191,22 @@ class World:
         return chosen
 
     def bind(self, name: str, node: str) -> bool:
+        """Whether the pod is bound; false as well while its call waits for others."""
         metadata = self.pods[name]["metadata"] if name in self.pods else {"uid": "gone"}
-        binder = self.replicas[self.leader].binder
+        replica = self.replicas[self.leader]
+        steps = replica.binder.steps("default", name, metadata["uid"], node)
+        return self._follow(name, steps, replica)
+
+    def _follow(self, name: str, steps: Iterator[Pause], replica: Replica) -> bool:
         try:
-            binder.bind("default", name, metadata["uid"], node)
+            pause = next(steps, None)
         except RefusedError:
             if name in self.pods:
                 self.failed.add(name)
             return False
-        return True
+        if pause is not None:
+            self.calls[name] = Call(steps, replica, *pause)
+        return pause is None
 
     # The API server's side of the binder, as ApiClient has it.
 
@@ -191,6 +230,13 @@ class World:
         return msgspec.convert(pod, Pod).metadata
 
     def create(self, path: str, body: Object) -> None:
+        try:
+            self._create(path, body)
+        except ApiServerError:
+            self._spoil(body["metadata"]["name"])
+            raise
+
+    def _create(self, path: str, body: Object) -> None:
         self._maybe_fail()
         if self.faults and self.random.random() < self.faults / 2:
             self.late.append((self.clock.now_s + self.random.uniform(0, 50), path, body))
@@ -218,6 +264,18 @@ class World:
             assert amount.compute_percent <= 100, f"{uuid}: {amount}"
             assert amount.memory_units <= 160, f"{uuid}: {amount}"
             assert not amount.wholes or amount.memory_units == 0, f"{uuid}: {amount}"
+
+    def check_groups(self) -> None:
+        """All of a group are bound or none, as soon as nobody is at it."""
+        members: dict[str, list[Object]] = {}
+        for pod in self.pods.values():
+            if group := _group(pod):
+                members.setdefault(group, []).append(pod)
+        busy = {_group(self.pods[name]) for name in self.calls if name in self.pods}
+        for group in members.keys() - busy - self.spoiled:
+            pods = members[group]
+            bound = sum(bool(pod["spec"].get("nodeName")) for pod in pods)
+            assert bound in (0, len(pods)), f"{bound} of {len(pods)} pods of {group} are bound"
 
     def assignments(self, pod: Object) -> tuple[Assignment | None, Assignment | None]:
         annotations = pod["metadata"]["annotations"]
@@ -264,6 +322,10 @@ class World:
         pod["spec"]["nodeName"] = body["target"]["name"]
         self._tell(ChangeKind.MODIFIED, pod)
 
+    def _spoil(self, name: str) -> None:
+        if name in self.pods and (group := _group(self.pods[name])):
+            self.spoiled.add(group)
+
     def _found(self, path: str) -> Object:
         name = path.rsplit("/", 1)[-1]
         if name not in self.pods:
@@ -292,3 +354,8 @@ class World:
         for replica in self.replicas:
             replica.events.append(Change(kind, made))
         return each
+
+
+def _group(pod: Object) -> str:
+    text: str = pod["metadata"]["annotations"].get(names.GROUP, "")
+    return text
