@@ -2,8 +2,8 @@
 
 After NVIDIA's catalog for Ampere and newer: what it answers by restarting the program, or not at
 all, leaves the GPU to the others. None was tried on hardware. Every other number counts as fatal,
-because a GPU that is withdrawn for nothing comes back after a few seconds of passing probes, and one
-that is kept for nothing takes pods down with it.
+because a GPU that is withdrawn for nothing comes back after a few seconds of passing probes, and
+one that is kept for nothing takes pods down with it.
 """
 
 import enum
