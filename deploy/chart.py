@@ -5,7 +5,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,12 +21,13 @@ MARKS = ("app.kubernetes.io/managed-by", "helm.sh/chart", "app.kubernetes.io/ins
 Object = dict[str, Any]
 
 
-def differences(overlay: str, kustomized: list[Object]) -> Iterator[str]:
+def differences(overlay: str, kustomized: list[Object], *values: str) -> Iterator[str]:
+    """`values` are set besides, such as `evict=true`."""
     helm = os.environ.get("HELM") or shutil.which("helm")
     if helm is None:
         print("deploy: no helm on the PATH; the chart is not compared", file=sys.stderr)
         return
-    ours, theirs = _by_name(kustomized), _by_name(_rendered(helm, overlay))
+    ours, theirs = _by_name(kustomized), _by_name(_rendered(helm, overlay, values))
     ours.pop(f"Namespace/{NAMESPACE}", None)  # helm install --create-namespace makes it
     for name in sorted(ours.keys() ^ theirs.keys()):
         yield f"{overlay}: only {'kustomize' if name in ours else 'the chart'} has {name}"
@@ -34,12 +35,13 @@ def differences(overlay: str, kustomized: list[Object]) -> Iterator[str]:
         yield from _unequal(f"{overlay}: {name}", ours[name], theirs[name])
 
 
-def _rendered(helm: str, overlay: str) -> list[Object]:
+def _rendered(helm: str, overlay: str, values: Iterable[str]) -> list[Object]:
     made = subprocess.run(
         [
             *(helm, "template", "aliquot", CHART, f"--namespace={NAMESPACE}"),
             # A helm that was compiled from its module takes an old version for the cluster's.
             *(f"--set=gpus={overlay}", "--kube-version=1.36.0"),
+            *(f"--set={value}" for value in values),
         ],
         check=True,
         stdout=subprocess.PIPE,

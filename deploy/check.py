@@ -13,7 +13,7 @@ import yaml
 
 from aliquot import __version__
 from aliquot.protocol import names
-from deploy import chart, metrics_page, webhooks
+from deploy import chart, metrics_page, monitoring, webhooks
 from deviceplugin.settings import ROWS as AGENT_ROWS
 from scheduler_ext.settings import ROWS as EXTENDER_ROWS
 
@@ -32,6 +32,7 @@ def problems() -> Iterator[str]:
         yield "base/webhooks.yaml is old; run `python -m deploy.webhooks`"
     if not metrics_page.is_fresh():
         yield "docs/metrics.md is not what the tables say; run `python -m deploy.metrics_page`"
+    yield from monitoring.problems()
     yield from _image_tag()
     yield from _scheduler_settings()
     for path in sorted((*HERE.glob("examples/*.yaml"), HERE / "uninstall/cleaner.yaml")):
@@ -45,11 +46,18 @@ def problems() -> Iterator[str]:
         yield from _schema_problems(overlay, rendered)
         yield from _variable_problems(overlay, rendered)
         yield from chart.differences(overlay, rendered)
+    watched = _kustomized(kubectl, monitoring.COMPONENT)
+    yield from _schema_problems("monitoring", watched)
+    yield from chart.differences(overlay, rendered + watched, "monitoring=true")
 
 
 def render(kubectl: str, overlay: str) -> list[Object]:
+    return _kustomized(kubectl, HERE / "overlays" / overlay)
+
+
+def _kustomized(kubectl: str, folder: Path) -> list[Object]:
     made = subprocess.run(
-        [kubectl, "kustomize", HERE / "overlays" / overlay],
+        [kubectl, "kustomize", folder],
         check=True,
         stdout=subprocess.PIPE,
         text=True,

@@ -10,6 +10,7 @@ from prometheus_client.registry import Collector
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from deviceplugin.booking.sources import ContainerKey
+from deviceplugin.gpus.xids import meaning_of
 from deviceplugin.telemetry.readings import ContainerReading
 
 __all__ = ["CONTENT_TYPE", "ROWS", "GpuSample", "Metrics", "NodeSample", "Row"]
@@ -174,9 +175,12 @@ ROWS = (
     ),
     Row(
         "aliquot_gpu_xids_total",
-        "Errors that the driver has reported of the GPU, by number.",
-        ("gpu_uuid", "xid"),
-        lambda node: (((uuid, str(xid)), count) for (uuid, xid), count in node.xids.items()),
+        "Errors of the driver, by number and by what it means: application, notice, fatal.",
+        ("gpu_uuid", "xid", "meaning"),
+        lambda node: (
+            ((uuid, str(xid), meaning_of(xid).value), count)
+            for (uuid, xid), count in node.xids.items()
+        ),
     ),
     Row(
         "aliquot_gpu_advertised_elsewhere",

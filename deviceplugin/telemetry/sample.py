@@ -80,6 +80,7 @@ class Sampler:
                 memory_bytes[uuid] += units * self.sharing.unit_bytes
                 percent[uuid] += each.compute_percent // len(each.gpus)
         used_bytes = self.health.used_bytes
+        utilization_percent = self.health.utilization_percent
         return tuple(
             GpuSample(
                 uuid=gpu.uuid,
@@ -91,6 +92,7 @@ class Sampler:
                 compute_advertised=self.sharing.compute_percent / 100,
                 compute_held=percent[gpu.uuid] / 100,
                 memory_used_bytes=used_bytes.get(gpu.uuid),
+                utilization=_ratio(utilization_percent.get(gpu.uuid)),
                 unusable=gpu.unusable,
                 rivals=tuple(
                     rival.resource for rival in self.picture.rivals if gpu.uuid in rival.uuids
@@ -98,6 +100,10 @@ class Sampler:
             )
             for gpu in self.picture.hardware.gpus
         )
+
+
+def _ratio(percent: float | None) -> float | None:
+    return None if percent is None else percent / 100
 
 
 def _without_shim(breaches: Iterable[Breach]) -> dict[ContainerKey, int]:
