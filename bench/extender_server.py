@@ -61,6 +61,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif collection in self.server.pages:
             page = int(query.get("continue", ["0"])[0])
             self._answer(200, self.server.pages[collection][page])
+        elif collection == "poddisruptionbudgets":
+            self._answer(200, b'{"metadata":{"resourceVersion":"1"},"items":[]}')
         else:
             self._answer(404, b"{}")
 

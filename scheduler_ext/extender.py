@@ -6,7 +6,7 @@ import threading
 from aliquot.kubernetes.client import ApiClient
 from aliquot.kubernetes.errors import ApiServerError
 from aliquot.kubernetes.lease import LeaseTimes
-from aliquot.kubernetes.paths import NODES, PODS
+from aliquot.kubernetes.paths import BUDGETS, NODES, PODS
 from aliquot.kubernetes.reflector import Reflector
 from aliquot.settings import Address
 from scheduler_ext.admitting import webhook_routes
@@ -15,6 +15,7 @@ from scheduler_ext.certificates import CertificateKeeper, Material, ServingConte
 from scheduler_ext.choices import Choices
 from scheduler_ext.dashboard import Dashboard
 from scheduler_ext.dashboard.routes import VIEWER_LIMITS, page_routes, view_routes
+from scheduler_ext.disruption import Budget
 from scheduler_ext.garbage import keep_what_is_there
 from scheduler_ext.groups import GroupTimes
 from scheduler_ext.leader import Alone, Leader, Leadership
@@ -68,6 +69,9 @@ class Extender:
         self._leads = lambda: self.leader.leads
         binder = Binder(client.with_timeout(BIND_S), self.verbs, self._leads, self.metrics.timed)
         self._tender = Tender(client, self.verbs, binder, self._leads, on_woken=self.metrics.woken)
+        self._budgets = Reflector(
+            client, BUDGETS, Budget, self.verbs.budgets.replace, self.verbs.budgets.change
+        )
         self._nodes = Reflector(
             client, NODES, Node, self.state.replace_nodes, self.state.change_node
         )
@@ -142,6 +146,7 @@ class Extender:
         self._keeper.stop()
         self._nodes.stop()
         self._pods.stop()
+        self._budgets.stop()
 
     def not_ready(self, leading: bool = False) -> str:
         """Why we cannot serve, and with `leading` not kube-scheduler; empty when we can."""
@@ -162,6 +167,8 @@ class Extender:
             if self._stopping.is_set():
                 return
         self._pods.start()
+        # Nobody waits for these: without them preemption knows less, and all else is as good.
+        self._budgets.start()
         self._tender.start()
         self._serve_webhook()
         while not self._pods.synced.wait(0.2):

@@ -68,6 +68,7 @@ class Metadata(_Subset, frozen=True):
     uid: str = ""
     resource_version: str = ""
     annotations: Annotations | None = None
+    labels: dict[str, str] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
 

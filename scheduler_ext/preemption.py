@@ -1,42 +1,69 @@
 """Which pods would have to go so that a more important one fits on a node's GPUs; pure."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from scheduler_ext.disruption import Budgets
 from scheduler_ext.footprint import Amount
 from scheduler_ext.placement.several import search_devices
 from scheduler_ext.records import PodRecord
 from scheduler_ext.state import ClusterState
 
-__all__ = ["victims_needed"]
+__all__ = ["Victims", "victims_needed"]
+
+
+@dataclass(frozen=True, slots=True)
+class Victims:
+    uids: list[str]
+    violations: int = 0
+    """How many of those that we added are protected by a disruption budget."""
 
 
 def victims_needed(
-    state: ClusterState, pod: PodRecord, node: str, victims: Sequence[str]
-) -> list[str] | None:
+    state: ClusterState, budgets: Budgets, pod: PodRecord, node: str, victims: Sequence[str]
+) -> Victims | None:
     """`victims`, which kube-scheduler chose by the node's sums, and whom else it takes on the GPUs.
 
-    None when the pod would not fit even then. The least important go first, and whoever turns out
-    not to be in the way is spared, the most important first.
+    None when the pod would not fit even then. Whoever turns out not to be in the way is spared:
+    those that a disruption budget protects first, then the most important.
     """
     if state.cluster.row_of.get(node) is None:
         return None
     chosen = list(victims)
     if _fits_without(state, pod, node, chosen):
-        return chosen
-    others = sorted(
-        (each for each in state.pods_on(node) if each.priority < pod.priority),
+        return Victims(chosen)
+    extra = sorted(
+        (
+            each
+            for each in state.pods_on(node)
+            if each.priority < pod.priority and each.uid not in victims
+        ),
         key=lambda each: (each.priority, -each.created_s, each.uid),
     )
-    extra = [each.uid for each in others if each.uid not in victims]
-    if not _fits_without(state, pod, node, chosen + extra):
+    if not _fits_without(state, pod, node, chosen + _uids(extra)):
         return None
-    for uid in reversed(extra.copy()):
-        without = [each for each in extra if each != uid]
-        if _fits_without(state, pod, node, chosen + without):
+    first = [state.pods[uid] for uid in chosen if uid in state.pods]
+    protected = _violating(budgets, first, extra)
+    to_spare = extra[::-1]
+    to_spare.sort(key=lambda each: each.uid not in protected)
+    for each in to_spare:
+        without = [other for other in extra if other is not each]
+        if _fits_without(state, pod, node, chosen + _uids(without)):
             extra = without
-    return chosen + extra
+    return Victims(chosen + _uids(extra), len(_violating(budgets, first, extra)))
+
+
+def _violating(budgets: Budgets, first: list[PodRecord], then: list[PodRecord]) -> set[str]:
+    """Of the second, by uid; what the first take of the budgets is gone by then."""
+    allowances = budgets.allowances()
+    allowances.violated_by(first)
+    return allowances.violated_by(then)
+
+
+def _uids(pods: Iterable[PodRecord]) -> list[str]:
+    return [each.uid for each in pods]
 
 
 def _fits_without(state: ClusterState, pod: PodRecord, node: str, victims: Iterable[str]) -> bool:

@@ -32,6 +32,7 @@ class PodRecord(msgspec.Struct, frozen=True, gc=False):
     demand: Demand | None
     refusal: str = ""
     """Why its request cannot be read or placed; empty when it can."""
+    labels: tuple[tuple[str, str], ...] = ()
 
     @property
     def title(self) -> str:
@@ -101,6 +102,7 @@ def pod_record(pod: Pod) -> PodRecord | None:
         request=request,
         demand=demand,
         refusal=refusal,
+        labels=_labels(tuple((metadata.labels or {}).items())),
     )
 
 
@@ -211,6 +213,12 @@ def _request(
 @functools.lru_cache(maxsize=16384)
 def _demand(request: PodRequest, cpu_milli: int, memory_mib: int) -> Demand | None:
     return demand_of(request, cpu_milli=cpu_milli, memory_mib=memory_mib)
+
+
+@functools.lru_cache(maxsize=16384)
+def _labels(labels: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+    """Pods of one kind share them."""
+    return labels
 
 
 def _seconds(timestamp: str | None) -> float:

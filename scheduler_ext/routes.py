@@ -117,9 +117,10 @@ class Service:
             PreemptionResult(
                 {
                     node: MetaVictims(
-                        [MetaPod(uid) for uid in uids], given[node].num_pdb_violations
+                        [MetaPod(uid) for uid in each.uids],
+                        given[node].num_pdb_violations + each.violations,
                     )
-                    for node, uids in found.items()
+                    for node, each in found.items()
                 }
             )
         )

@@ -12,13 +12,14 @@ from numpy.typing import NDArray
 
 from scheduler_ext.choices import Choices
 from scheduler_ext.companions import Companions, key_of
+from scheduler_ext.disruption import Budgets
 from scheduler_ext.footprint import footprint_of
 from scheduler_ext.groups import GroupKey, GroupTimes, Ticket
 from scheduler_ext.holdings import Choice, Holdings, RefusedError
 from scheduler_ext.ledger import Entry
 from scheduler_ext.objects import Pod
 from scheduler_ext.placement.several import Devices
-from scheduler_ext.preemption import victims_needed
+from scheduler_ext.preemption import Victims, victims_needed
 from scheduler_ext.reasons import Cause, Reason, reasons_for
 from scheduler_ext.records import PodRecord, pod_record
 from scheduler_ext.requests import assignment_of
@@ -70,6 +71,7 @@ class Verbs:
         self.state = state
         self.choices = choices
         self.waiting = waiting
+        self.budgets = Budgets()
         self.holdings = Holdings(state, self._ended, clock, settle_s=settle_s)
         self.companions = Companions(state, self.holdings.let_go, group_times, clock)
         self._assume_s = assume_s
@@ -140,20 +142,20 @@ class Verbs:
                 choice = self._choice(record, node, math.inf)
             return self.holdings.decide(replace(choice, ticket=ticket))
 
-    def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> dict[str, list[str]]:
+    def preempt(self, pod: Pod, victims: Mapping[str, Sequence[str]]) -> dict[str, Victims]:
         """Nodes on which the pod fits without these pods, and maybe some more; all by uid."""
         record = pod_record(pod)
         if record is None:
-            return {node: list(uids) for node, uids in victims.items()}
+            return {node: Victims(list(uids)) for node, uids in victims.items()}
         if record.demand is None:
             return {}
         with self.state.lock:
             self._begin(record)
             found = {
-                node: victims_needed(self.state, record, node, uids)
+                node: victims_needed(self.state, self.budgets, record, node, uids)
                 for node, uids in victims.items()
             }
-        return {node: uids for node, uids in found.items() if uids is not None}
+        return {node: each for node, each in found.items() if each is not None}
 
     def known(self, uid: str, namespace: str, name: str) -> PodRecord | None:
         """The pod that a bind call names."""

@@ -3,6 +3,7 @@
 from urllib.parse import quote
 
 __all__ = [
+    "BUDGETS",
     "NODES",
     "PODS",
     "binding_path",
@@ -18,6 +19,7 @@ __all__ = [
 PODS = "/api/v1/pods"
 """Of all namespaces, for lists and watches."""
 NODES = "/api/v1/nodes"
+BUDGETS = "/apis/policy/v1/poddisruptionbudgets"
 
 
 def pods_path(namespace: str) -> str:
