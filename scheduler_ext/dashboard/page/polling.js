@@ -32,18 +32,20 @@ export function poll(url, everyMs, { onData, onTrouble }) {
     if (!isStopped && !document.hidden) timer = setTimeout(ask, pauseMs);
   }
 
-  function onVisibility() {
+  function onReturn() {
     if (document.hidden) clearTimeout(timer);
     else ask();
   }
 
-  document.addEventListener("visibilitychange", onVisibility);
+  document.addEventListener("visibilitychange", onReturn);
+  window.addEventListener("online", onReturn);
   ask();
   return {
     stop() {
       isStopped = true;
       clearTimeout(timer);
-      document.removeEventListener("visibilitychange", onVisibility);
+      document.removeEventListener("visibilitychange", onReturn);
+      window.removeEventListener("online", onReturn);
     },
   };
 }

@@ -16,6 +16,8 @@ def test_the_page_and_all_that_it_loads_come_from_here(extender, fetch):
     assert "default-src 'none'" in policy
     assert "unsafe" not in policy
     assert b"http" not in page, "the page loads nothing from elsewhere"
+    without_script = page.partition(b"<noscript>")[2].partition(b"</noscript>")[0]
+    assert b"aliquot top" in without_script
     for path in ("/app.js", "/style.css", "/icon.svg"):
         status, headers, _ = fetch(port, path)
         assert status == 200
