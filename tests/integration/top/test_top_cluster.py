@@ -16,6 +16,7 @@ from aliquot.cli import main
 from aliquot.protocol import view
 from aliquot.protocol.view import ClusterView
 from aliquot.top import source
+from aliquot.top.runs import LocalRuns
 from simcluster.apiserver import write_kubeconfig
 from tests.patience import PATIENCE_S
 from tests.unit.top.views import CLUSTER
@@ -95,6 +96,16 @@ def test_a_known_cluster_is_looked_at_where_there_is_nothing_else(
     monkeypatch.setenv("KUBECONFIG", str(config))
     assert main(["top"]) == 0
     assert "gpu-a" in capsys.readouterr().out
+
+
+def test_where_there_is_nothing_it_says_where_to_look(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(LocalRuns, "has_gpus", lambda _: False)
+    assert main(["top"]) == 2
+    said = capsys.readouterr().err
+    assert "there is nothing to show" in said
+    assert "--kubeconfig FILE" in said
 
 
 def test_as_a_kubectl_plugin_it_means_the_cluster(
