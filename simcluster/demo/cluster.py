@@ -13,7 +13,6 @@ from aliquot.errors import OperationError
 from aliquot.kubernetes.errors import ApiServerError
 from aliquot.kubernetes.paths import node_path, pod_path, pods_path
 from aliquot.protocol.names import INVENTORY
-from scheduler_ext.settings import ROWS as EXTENDER_ROWS
 from simcluster.apiserver import ApiServer, write_kubeconfig
 from simcluster.apiserver import node as node_manifest
 from simcluster.demo.admission import webhook_admission
@@ -41,7 +40,6 @@ NODE_NAME = "node-1"
 NAMESPACE = "default"
 LONGEST_FOLDER = 60
 """Characters, so that the paths of sockets stay within what Linux takes."""
-_HAS_DASHBOARD = any(row.name == "dashboard" for row in EXTENDER_ROWS)
 
 
 class Cluster:
@@ -132,7 +130,8 @@ class Cluster:
     # Parts.
 
     def _make_folder(self, parent: str | None) -> Path:
-        made = Path(tempfile.mkdtemp(prefix="aliquot-demo-", dir=parent)).resolve()
+        prefix = f"aliquot-demo-{os.getpid()}-"
+        made = Path(tempfile.mkdtemp(prefix=prefix, dir=parent)).resolve()
         self._stack.callback(shutil.rmtree, made, ignore_errors=True)
         if len(str(made)) > LONGEST_FOLDER:
             raise OperationError(
@@ -161,7 +160,7 @@ class Cluster:
             "kubeconfig": kubeconfig,
             "listen": local,
             "listen-tls": "off",
-            **({"dashboard": local} if _HAS_DASHBOARD else {}),
+            "dashboard": local,
             "leader-election": "off",
         }
         self._extender = self._serve("extender", extender_flags, environment)
@@ -170,9 +169,8 @@ class Cluster:
         agent = self._agent.wait_url(self._patience, "answers HTTP")
         self._agent.wait_ready(self._patience, agent)
         self._server.admission = webhook_admission(extender)
-        if _HAS_DASHBOARD:
-            self.addresses["the dashboard"] = self._extender.wait_url(self._patience, "dashboard")
-        self.addresses |= {
+        self.addresses = {
+            "the dashboard": self._extender.wait_url(self._patience, "dashboard"),
             "metrics of the node agent": f"{agent}/metrics",
             "metrics of the extender": f"{extender}/metrics",
             "the extender": extender,

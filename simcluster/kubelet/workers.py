@@ -120,15 +120,23 @@ class PodWorkers:
         except AdmissionError as error:
             self._tell(pod, "Failed", reason="UnexpectedAdmissionError", message=str(error))
             return
+        code = 0
         try:
-            self._run(manifest, worker)
+            code = self._run(manifest, worker)
         finally:
+            # Before anybody hears of its end: who is bound for that reason finds the ids free.
             self._kubelet.finish(pod)
+        if worker.removed:
+            self._remove(pod)
+        else:
+            ended = {"terminated": {"exitCode": code}}
+            self._tell(pod, "Failed" if code else "Succeeded", container=ended)
 
-    def _run(self, manifest: Object, worker: _Worker) -> None:
+    def _run(self, manifest: Object, worker: _Worker) -> int:
+        """Until it has ended; its exit code."""
         options = self._prepare(worker)
         if options is None:
-            return
+            return 0
         try:
             process = self._launch(manifest, options)
         except Exception as error:
@@ -141,12 +149,7 @@ class PodWorkers:
             process.terminate()
         else:
             self._tell(worker.pod, "Running", container={"running": {}})
-        code = self._await_end(worker, process)
-        if worker.removed:
-            self._remove(worker.pod)
-        else:
-            ended = {"terminated": {"exitCode": code}}
-            self._tell(worker.pod, "Failed" if code else "Succeeded", container=ended)
+        return self._await_end(worker, process)
 
     def _prepare(self, worker: _Worker) -> RunOptions | None:
         """Tries as long as the plugin holds the container back; None when nobody wants it now."""
