@@ -5,6 +5,7 @@ import threading
 
 from aliquot.kubernetes.client import ApiClient
 from aliquot.kubernetes.errors import ApiServerError
+from aliquot.kubernetes.events import EventRecorder, pod_reference
 from aliquot.kubernetes.lease import LeaseTimes
 from aliquot.kubernetes.paths import BUDGETS, NODES, PODS
 from aliquot.kubernetes.reflector import Reflector
@@ -21,6 +22,7 @@ from scheduler_ext.groups import GroupTimes
 from scheduler_ext.leader import Alone, Leader, Leadership
 from scheduler_ext.metrics import Metrics
 from scheduler_ext.objects import Node, Pod
+from scheduler_ext.records import PodRecord
 from scheduler_ext.routes import Service
 from scheduler_ext.sample import Sampler
 from scheduler_ext.server import Limits, Route, Server
@@ -34,6 +36,7 @@ __all__ = ["Extender"]
 
 log = logging.getLogger(__name__)
 
+COMPONENT = "aliquot-extender"
 STALE_S = 300.0
 """After so long without a word of the API server, what we would decide is worth nothing."""
 BIND_S = 4.0
@@ -68,7 +71,15 @@ class Extender:
         )
         self._leads = lambda: self.leader.leads
         binder = Binder(client.with_timeout(BIND_S), self.verbs, self._leads, self.metrics.timed)
-        self._tender = Tender(client, self.verbs, binder, self._leads, on_woken=self.metrics.woken)
+        self._events = EventRecorder(client, COMPONENT, settings.pod_name or COMPONENT)
+        self._tender = Tender(
+            client,
+            self.verbs,
+            binder,
+            self._leads,
+            on_woken=self.metrics.woken,
+            tell=self._tell,
+        )
         self._budgets = Reflector(
             client, BUDGETS, Budget, self.verbs.budgets.replace, self.verbs.budgets.change
         )
@@ -142,6 +153,7 @@ class Extender:
             self._page_server.stop()
         self._dashboard.stop()
         self._tender.stop()
+        self._events.stop()
         self.leader.stop()
         self._keeper.stop()
         self._nodes.stop()
@@ -169,6 +181,7 @@ class Extender:
         self._pods.start()
         # Nobody waits for these: without them preemption knows less, and all else is as good.
         self._budgets.start()
+        self._events.start()
         self._tender.start()
         self._serve_webhook()
         while not self._pods.synced.wait(0.2):
@@ -200,6 +213,10 @@ class Extender:
                 self._routes, host=host, port=port, tls=self._serving.context, limits=self._limits
             )
             self._tls_server.start()
+
+    def _tell(self, pod: PodRecord, text: str) -> None:
+        about = pod_reference(pod.namespace, pod.name, pod.uid)
+        self._events.emit(about, "GpusNotFree", text, "Warning")
 
     def _cache_ages_s(self) -> dict[str, float]:
         return {"nodes": self._nodes.age_s, "pods": self._pods.age_s}

@@ -102,7 +102,8 @@ class ClusterState:
         return self.pods.get(self._uid_of.get((namespace, name), ""))
 
     def pods_on(self, node: str) -> list[PodRecord]:
-        """Those that ask for GPUs, as far as the API server has told us of their binding."""
+        """Those that ask for GPUs, as far as the API server has told us of their binding; with an
+        empty name those that have no node yet."""
         return [self.pods[uid] for uid in self._by_node.get(node, ())]
 
     def group(self, namespace: str, name: str) -> set[str]:
@@ -234,8 +235,7 @@ class ClusterState:
     def _link(self, record: PodRecord) -> None:
         self.pods[record.uid] = record
         self._uid_of[record.namespace, record.name] = record.uid
-        if record.node:
-            self._by_node.setdefault(record.node, set()).add(record.uid)
+        self._by_node.setdefault(record.node, set()).add(record.uid)
         if record.request and record.request.group:
             key = (record.namespace, record.request.group)
             self._by_group.setdefault(key, set()).add(record.uid)

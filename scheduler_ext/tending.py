@@ -11,6 +11,7 @@ from aliquot.kubernetes.paths import pod_path
 from aliquot.protocol.names import RETRY
 from scheduler_ext.binding import Binder
 from scheduler_ext.records import PodRecord
+from scheduler_ext.unasked import Unasked
 from scheduler_ext.verbs import Verbs
 from scheduler_ext.waiting import who_fits
 
@@ -36,9 +37,10 @@ class Tender:
         period_s: float = 0.5,
         again_s: float = 5.0,
         on_woken: Callable[[], None] = lambda: None,
+        tell: Callable[[PodRecord, str], None] = lambda *_: None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`again_s`: no pod is woken more often than this."""
+        """`again_s`: no pod is woken more often than this. `tell` reaches the pod's user."""
         self._on_woken = on_woken
         self._client = client
         self._verbs = verbs
@@ -48,6 +50,7 @@ class Tender:
         self._clock = clock
         self._again_s = again_s
         self._woken_s: dict[str, float] = {}
+        self._unasked = Unasked(verbs, tell)
         self._searched_for: tuple[int, int, int] | None = None
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="tending", daemon=True)
@@ -67,6 +70,7 @@ class Tender:
         if self._leads():
             for pod in self._to_wake():
                 self._wake(pod)
+            self._unasked.look()
 
     def _run(self) -> None:
         while not self._stopping.wait(self._period_s):

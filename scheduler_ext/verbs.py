@@ -163,6 +163,10 @@ class Verbs:
             record = self._recent.get(uid) or self.state.pods.get(uid)
         return record if record and (record.namespace, record.name) == (namespace, name) else None
 
+    def asked(self, uid: str) -> bool:
+        """Whether kube-scheduler has asked us about the pod."""
+        return uid in self._recent
+
     def expire(self) -> list[PodRecord]:
         """Takes back what has run out; answers the pods to ask the API server about."""
         with self.state.lock:

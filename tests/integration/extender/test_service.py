@@ -238,3 +238,20 @@ def test_the_webhook_answers_over_tls_with_a_certificate_of_its_own(server, star
         assert "AdmissionReview" in json.loads(answer.read())["error"]
     finally:
         line.close()
+
+
+def test_a_pod_that_no_node_can_ever_hold_is_told_so_without_being_asked_about(server, start):
+    """kube-scheduler finds by its sums that no node will do, and never asks us."""
+    server.add(gpu_node("n1"))
+    stored = gpu_pod("huge", 400, 30)
+    stored["metadata"]["creationTimestamp"] = "2026-01-01T00:00:00Z"
+    server.add(stored)
+    start()
+
+    def told() -> list[str]:
+        events = server.objects("/api/v1/namespaces/default/events")
+        return [each["message"] for each in events if each["reason"] == "GpusNotFree"]
+
+    server.wait_for(told)
+    text = "GPU 0 is the largest: 40 of 100 GiB asked on one GPU"
+    assert told() == [f"its GPUs are free on no node: {text} (1 node)"]
