@@ -17,6 +17,13 @@ from simgpu.node import Node
 PICTURE = Path(__file__).parents[1] / "docs" / "top.svg"
 WORKER = Path(__file__).with_name("top_worker.py")
 ALIQUOT = (sys.executable, "-m", "aliquot.cli")
+# Of this machine, the picture shall tell nothing.
+TOP = """
+import socket, sys
+from aliquot.cli import main
+socket.gethostname = lambda: "workstation"
+sys.exit(main(["top", *sys.argv[1:]]))
+"""
 SETTLED_S = 5.0
 """Until the shares have settled; rates are those of the last second."""
 
@@ -46,7 +53,7 @@ def main(target: Path) -> None:
         (folder / "runs").mkdir(mode=0o700)
         environment = {**os.environ, "XDG_RUNTIME_DIR": str(folder / "runs")}
         environment = node.environment(environment)
-        # Names as a user would have them, not those of this machine.
+        # Each under the name that its run has.
         for example in EXAMPLES:
             (folder / f"{example.name}.py").write_text(WORKER.read_text())
         runs = [stack.enter_context(_start(each, folder, environment)) for each in EXAMPLES]
@@ -54,8 +61,8 @@ def main(target: Path) -> None:
             assert run.stdout is not None
             run.stdout.readline()
         time.sleep(SETTLED_S)
-        subprocess.run([*ALIQUOT, "top", "--svg", str(target)], env=environment, check=True)
-        subprocess.run([*ALIQUOT, "top"], env=environment, check=True)
+        for words in (["--svg", str(target)], []):
+            subprocess.run([sys.executable, "-c", TOP, *words], env=environment, check=True)
         for run in runs:
             assert run.stdin is not None
             run.stdin.close()

@@ -2,6 +2,7 @@
 
 import sys
 from argparse import ArgumentParser, Namespace
+from contextlib import ExitStack
 from pathlib import Path
 
 from aliquot.errors import UserError
@@ -50,7 +51,13 @@ def run(options: Namespace) -> int:
     wanted = Selection(
         options.name, options.namespace, options.node, options.gpu, order=options.sort
     )
-    fetch = source.find_source(options, is_kubectl=Path(sys.argv[0]).name.startswith("kubectl"))
+    is_kubectl = Path(sys.argv[0]).name.startswith("kubectl")
+    with ExitStack() as until:
+        fetch = source.find_source(options, until, is_kubectl=is_kubectl)
+        return _show(fetch, wanted, options)
+
+
+def _show(fetch: source.Fetch, wanted: Selection, options: Namespace) -> int:
     if options.output == "json":
         return _print_json(fetch, wanted)
     # Only here: programs that read JSON should not wait for what draws tables.

@@ -86,13 +86,13 @@ def _summary(view: ClusterView) -> str:
     is_local = bool(slices) and not any(each.namespace for each in slices)
     containers = {(each.namespace, each.pod, each.container) for each in slices}
     counts = [
-        _count(len(view.nodes), "node"),
         _count(len(gpus), "GPU"),
         _count(len(containers), "run" if is_local else "container"),
     ]
     if view.waiting:
         counts.append(f"{_count(len(view.waiting), 'pod')} waiting")
-    return ", ".join(counts)
+    place = view.nodes[0].name if len(view.nodes) == 1 else _count(len(view.nodes), "node")
+    return f"{place}: {', '.join(counts)}"
 
 
 def _node(node: NodeView, full_names: bool) -> NodePicture:

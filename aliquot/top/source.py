@@ -4,6 +4,7 @@ import http.client
 import logging
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
+from contextlib import ExitStack
 from urllib.parse import urlsplit
 
 from aliquot import __version__, clusteraccess
@@ -36,13 +37,16 @@ def add_options(parser: ArgumentParser) -> None:
     clusteraccess.add_options(parser)
 
 
-def find_source(options: Namespace, *, is_kubectl: bool = False) -> Fetch:
-    """`options` are those above, and the filters: who names a node or a namespace means pods."""
+def find_source(options: Namespace, until: ExitStack, *, is_kubectl: bool = False) -> Fetch:
+    """`options` are those above, and the filters: who names a node or a namespace means pods.
+
+    Connections are closed with `until`.
+    """
     if options.agent:
         return lambda: _alone(_ask_agent(options.agent, ASK_S))
     said = (options.kubeconfig, options.context, options.extender, options.node)
     if options.cluster or is_kubectl or any(said):
-        return _cluster(options)
+        return _cluster(options, until)
     if _agent_answers():
         return lambda: _alone(_ask_agent(AGENT, ASK_S))
     # Only here: pods are looked at on machines without any GPU.
@@ -52,7 +56,7 @@ def find_source(options: Namespace, *, is_kubectl: bool = False) -> Fetch:
     if not options.namespace and runs.has_any():
         return lambda: _alone(runs.view())
     if clusteraccess.knows_a_cluster():
-        return _cluster(options)
+        return _cluster(options, until)
     if not options.namespace and runs.has_gpus():
         return lambda: _alone(runs.view())
     raise UserError(
@@ -67,10 +71,11 @@ def _alone(node: NodeView) -> ClusterView:
     return ClusterView(taken_at=node.taken_at, version=__version__, nodes=(node,))
 
 
-def _cluster(options: Namespace) -> Fetch:
+def _cluster(options: Namespace, until: ExitStack) -> Fetch:
     from aliquot.kubernetes.errors import ApiError
 
     extender = clusteraccess.ExtenderLink(options)
+    until.callback(extender.close)
 
     def fetch() -> ClusterView:
         try:

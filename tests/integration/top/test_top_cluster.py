@@ -242,7 +242,7 @@ def test_watching_goes_on_until_it_is_interrupted_and_leaves_the_terminal_as_it_
             ClusterView(taken_at=1.0, version="1", nodes=(CLUSTER.nodes[0],))
         )
         terminal.text = ""
-        terminal.read_until("1 node, 1 GPU")
+        terminal.read_until("gpu-b: 1 GPU")
         extender.status = 500
         terminal.read_until("as of")
         terminal.process.send_signal(number)

@@ -61,7 +61,7 @@ def test_what_matters_is_there_at_every_width(width: int) -> None:
     assert "team/pair/two: 2 processes on the GPU without the shim" in text
     assert "team/large for 10 min, asks for 48 GiB and 50 % of one GPU" in text
     assert "delete or resize a pod there, or ask for less" in text
-    assert "2 nodes, 3 GPUs, 8 containers, 1 pod waiting" in text
+    assert "2 nodes: 3 GPUs, 8 containers, 1 pod waiting" in text
 
 
 def test_a_long_name_keeps_its_beginning_and_its_end() -> None:
@@ -115,7 +115,7 @@ def test_a_run_of_this_machine_is_called_by_its_name() -> None:
     run = part("train", "", container="python train.py --epochs 3")
     shown = lines(one_gpu(run))
     assert line_of("train", shown).split()[0] == "train"
-    assert "1 node, 1 GPU, 1 run" in shown
+    assert "n: 1 GPU, 1 run" in shown
     assert "python train.py" in line_of("train", lines(one_gpu(run), 160, is_wide=True))
 
 
