@@ -28,6 +28,7 @@ enum {
     COST_CHEAP_NS = 200000,        /* below this, two measurements under way are enough */
     COST_STEADY_SAMPLES = 8,       /* before measuring becomes rare */
     COST_YOUNG_SAMPLES = 16,       /* so long all launches among others are priced anew together */
+    COST_SLICED_NS = 4000000,      /* what takes longer is interrupted by who else uses the GPU */
     COST_SPAN_NS_MAX = 2000000000, /* longer spans are believed no more than this */
     COST_ERRATIC = 4,              /* so many times longer than others is erratic */
     COST_ERRATIC_NS = 24000000,    /* erratic launches under way could take so long together */
@@ -41,6 +42,7 @@ enum span_quality {
     SPAN_ALONE,     /* nobody else used the GPU: the span is the cost */
     SPAN_CONTENDED, /* may contain time slices of others, but began inside one of ours */
     SPAN_WAITED,    /* an upper bound: contains waiting for a time slice, or for ourselves */
+    SPAN_SLICED,    /* an upper bound that contains slices of other containers in any case */
 };
 
 struct __attribute__((aligned(128))) cost {

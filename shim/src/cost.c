@@ -162,6 +162,11 @@ static int64_t learn_alone(struct cost *cost, const struct cost_window *window, 
     return took_ns - window->charged_ns;
 }
 
+static bool is_young(const struct cost *cost)
+{
+    return cost_get(cost->samples) + cost_get(cost->waited) <= COST_YOUNG_SAMPLES;
+}
+
 /*
  * Among others a launch takes what is believed of it, not what it measured. The first beliefs are
  * too high, because a low span must be met first; so while a kernel is young, all its launches are
@@ -169,7 +174,7 @@ static int64_t learn_alone(struct cost *cost, const struct cost_window *window, 
  */
 static int64_t price(struct cost *cost, const struct cost_window *window, int64_t estimate_ns)
 {
-    if (cost_get(cost->samples) + cost_get(cost->waited) > COST_YOUNG_SAMPLES)
+    if (!is_young(cost))
         return 0;
     int32_t launches = cost_get(cost->young_launches) + window->launches;
     int64_t charged_ns = cost_get(cost->young_ns) + window->charged_ns;
@@ -206,6 +211,23 @@ static int64_t lowest_waited(struct cost *cost, int64_t span_ns)
     return cost->lowest[0] < cost->lowest[1] ? cost->lowest[0] : cost->lowest[1];
 }
 
+/*
+ * Whether upper bounds say something new. Where every span contains slices of other containers, the
+ * arbiter puts right what charges get wrong in the mean; that takes it seconds, so what is charged
+ * is better steady than a little closer. And none of many spans may be without slices, which does
+ * not make the kernel a longer one.
+ */
+static bool is_news(const struct cost *cost, int64_t lowest_ns, enum span_quality quality)
+{
+    int64_t believed_ns = cost_get(cost->estimate_ns);
+    bool outdated = cost_get(cost->waited) > 2 * COST_WAITS;
+    if (quality != SPAN_SLICED || is_young(cost))
+        return lowest_ns < believed_ns || outdated;
+    if (lowest_ns < believed_ns)
+        return !is_near(lowest_ns, believed_ns);
+    return outdated && lowest_ns / COST_ERRATIC > believed_ns;
+}
+
 int64_t cost_learn(struct cost *cost, const struct cost_window *window, int64_t span_ns,
                    enum span_quality quality, uint64_t now_ns)
 {
@@ -215,9 +237,9 @@ int64_t cost_learn(struct cost *cost, const struct cost_window *window, int64_t 
         span_ns = COST_SPAN_NS_MAX;
     int64_t believed_ns = cost_get(cost->estimate_ns);
     int64_t correction_ns;
-    if (quality == SPAN_WAITED && cost_known(cost)) {
+    if (quality >= SPAN_WAITED && cost_known(cost)) {
         int64_t lowest = lowest_waited(cost, span_ns);
-        if (lowest < believed_ns || cost_get(cost->waited) > 2 * COST_WAITS) {
+        if (is_news(cost, lowest, quality)) {
             learn_contended(cost, lowest);
             believed_ns = lowest;
         } else {

@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "device.h"
+#include "ledger.h"
 #include "monotonic.h"
 #include "ticker.h"
 
@@ -49,12 +50,16 @@ static bool is_captured(const struct launch *launch)
     return result != CUDA_SUCCESS || status != CU_STREAM_CAPTURE_STATUS_NONE;
 }
 
+/* Whether the handle says which device it is about; default streams are whatever context's. */
+static bool is_named(CUstream stream)
+{
+    return stream != NULL && stream != CU_STREAM_LEGACY && stream != CU_STREAM_PER_THREAD;
+}
+
 static struct meter *meter_of(const struct launch *launch)
 {
     CUdevice device;
-    bool named = launch->stream != NULL && launch->stream != CU_STREAM_LEGACY &&
-                 launch->stream != CU_STREAM_PER_THREAD;
-    if (named) {
+    if (is_named(launch->stream)) {
         CUcontext context;
         CUcontext popped;
         if (real.cuStreamGetCtx(launch->stream, &context) != CUDA_SUCCESS ||
@@ -69,6 +74,30 @@ static struct meter *meter_of(const struct launch *launch)
     }
     int number = device_of(device);
     return number < 0 || number >= METERS || !meters[number].open ? NULL : &meters[number];
+}
+
+/*
+ * The estimate of a launch; `key` becomes what it is kept under. A kernel of a library has the same
+ * handle in every context, so one that was first seen on another device has a key of its own here.
+ */
+static struct cost *cost_of(const struct launch *launch, uint64_t *key)
+{
+    *key = launch->key;
+    struct cost *cost = cost_entry(*key);
+    bool found = __atomic_load_n(&cost->key, __ATOMIC_ACQUIRE) == *key && cost_get(cost->meter);
+    if (found && ledger_devices() == 1)
+        return cost;
+    struct meter *meter = meter_of(launch);
+    if (meter == NULL)
+        return NULL;
+    if (found && cost_get(cost->meter) != meter) {
+        *key ^= (uint64_t)(meter - meters + 1) << 56;
+        cost = cost_entry(*key);
+        found = __atomic_load_n(&cost->key, __ATOMIC_ACQUIRE) == *key;
+    }
+    if (!found)
+        cost_reset(cost, *key, meter);
+    return cost;
 }
 
 /* --- waiting ------------------------------------------------------------------------------- */
@@ -157,10 +186,25 @@ static void give_back_overlap(struct meter *meter, struct tail *tail, int64_t ch
     __atomic_fetch_add(&meter->balance_ns, charged_ns - grown, __ATOMIC_RELAXED);
 }
 
+/* Whether this process has launched on more than one device. */
+static bool uses_several_devices(const struct meter *meter)
+{
+    static const struct meter *first;
+    static bool several;
+    const struct meter *none = NULL;
+    if (!__atomic_compare_exchange_n(&first, &none, meter, false, __ATOMIC_RELAXED,
+                                     __ATOMIC_RELAXED) &&
+        none != meter)
+        __atomic_store_n(&several, true, __ATOMIC_RELAXED);
+    return __atomic_load_n(&several, __ATOMIC_RELAXED);
+}
+
 /* Lets the following launches on the same stream take the short way. */
 static void shorten(struct meter *meter, const struct launch *launch)
 {
     bool own = launch->per_thread && launch->stream == NULL;
+    if (uses_several_devices(meter) && !is_named(launch->stream))
+        return;
     if (!cost_get(meter->several_streams) &&
         __atomic_load_n(&throttle_captures, __ATOMIC_RELAXED) == 0 &&
         __atomic_load_n(&meter->waiters, __ATOMIC_RELAXED) == 0 &&
@@ -189,7 +233,7 @@ static bool is_put_off(struct meter *meter, struct cost *cost, const struct prob
 }
 
 /* Measures the launch if it is time to; NULL: not this one. */
-static struct probe *begin_measuring(struct meter *meter, struct cost *cost,
+static struct probe *begin_measuring(struct meter *meter, struct cost *cost, uint64_t key,
                                      const struct launch *launch)
 {
     bool known = cost_known(cost);
@@ -205,7 +249,7 @@ static struct probe *begin_measuring(struct meter *meter, struct cost *cost,
         return NULL;
     }
     probe->cost = cost;
-    probe->key = launch->key;
+    probe->key = key;
     probe->window = cost_close(cost);
     probe->charged_ns = meter_charged(meter);
     probe->was_unknown = !known;
@@ -219,14 +263,11 @@ struct probe *throttle_admit(const struct launch *launch)
 {
     if (!ticker_started() || is_captured(launch))
         return NULL;
-    struct cost *cost = cost_entry(launch->key);
+    uint64_t key;
+    struct cost *cost = cost_of(launch, &key);
+    if (cost == NULL)
+        return NULL;
     struct meter *meter = cost_get(cost->meter);
-    if (__atomic_load_n(&cost->key, __ATOMIC_ACQUIRE) != launch->key || meter == NULL) {
-        meter = meter_of(launch);
-        if (meter == NULL)
-            return NULL;
-        cost_reset(cost, launch->key, meter);
-    }
     bool has_turn = await_budget(meter, cost);
     int64_t charged_ns = cost_get(cost->estimate_ns);
     __atomic_fetch_sub(&cost->countdown, 1, __ATOMIC_RELAXED);
@@ -237,7 +278,7 @@ struct probe *throttle_admit(const struct launch *launch)
     if (has_turn)
         pass_turn(meter);
     shorten(meter, launch);
-    struct probe *probe = begin_measuring(meter, cost, launch);
+    struct probe *probe = begin_measuring(meter, cost, key, launch);
     if (tail != NULL)
         give_back_overlap(meter, tail, charged_ns);
     if (probe != NULL) {

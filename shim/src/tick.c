@@ -76,6 +76,8 @@ static bool is_interrupted(const struct probe *probe, int64_t span_ns)
 static enum span_quality quality_of(const struct probe *probe, int64_t span_ns)
 {
     bool shared = probe->meter->shared;
+    if (shared && span_ns > COST_SLICED_NS && cost_get(probe->cost->estimate_ns) > COST_SLICED_NS)
+        return terms[number_of(probe->meter)].contended ? SPAN_SLICED : SPAN_WAITED;
     if (probe->late || (shared && probe->waited) || is_interrupted(probe, span_ns))
         return SPAN_WAITED;
     return shared ? SPAN_CONTENDED : SPAN_ALONE;

@@ -9,6 +9,7 @@ import pytest
 
 from bench.cases import Container
 from bench.containers import Share, preloaded, write_files
+from bench.priority import ahead_of_others
 from bench.truth import Trace
 from tests.simulated import simulated_node
 
@@ -88,7 +89,7 @@ def test_a_real_client_keeps_its_share(name: str, tmp_path: Path) -> None:
 
 def share_of(program: str, folder: Path) -> float:
     """What a Python program uses of the GPU under the cap, from its first kernel to its last."""
-    with simulated_node("1xH100-80G") as node:
+    with ahead_of_others(), simulated_node("1xH100-80G") as node:
         share = Share(Container(CAP, ()), folder)
         write_files(share, node.snapshot().devices[0].uuid)
         process = subprocess.Popen(

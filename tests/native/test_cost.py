@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-ALONE, CONTENDED, WAITED = range(3)
+ALONE, CONTENDED, WAITED, SLICED = range(4)
 US = 1000
 MS = 1000 * US
 
@@ -84,7 +84,7 @@ def test_a_kernel_that_always_waits_is_charged_its_lowest_spans(program: Path) -
     assert feed(program, *phases).estimate_ns == 50 * US
 
 
-@pytest.mark.parametrize("quality", [CONTENDED, WAITED])
+@pytest.mark.parametrize("quality", [CONTENDED, WAITED, SLICED])
 def test_first_launches_among_others_are_priced_anew(program: Path, quality: int) -> None:
     """Four processes begin with a 20 ms kernel at once: each measures 80 ms, later less."""
     spans = [80 * MS, 60 * MS, 40 * MS, 40 * MS, *[20 * MS] * 6]
@@ -97,3 +97,15 @@ def test_what_is_no_longer_young_is_not_priced_anew(program: Path) -> None:
     """A kernel that becomes cheaper has cost what it did before."""
     outcome = feed(program, (100, CONTENDED, 20 * MS), (100, CONTENDED, 10 * MS))
     assert outcome.charged_ns == pytest.approx(100 * 20 * MS + 100 * 10 * MS, rel=0.05)
+
+
+def test_slices_of_other_containers_unsettle_no_estimate(program: Path) -> None:
+    """The arbiter needs seconds to follow, so only another cost is news, not another wait."""
+    order = random.Random(5)
+    first = (20, SLICED, 42 * MS)
+    waits = [(1, SLICED, order.randrange(36 * MS, 80 * MS)) for _ in range(1000)]
+    assert feed(program, first, *waits).estimate_ns == 42 * MS
+    honest = (1, SLICED, 20 * MS)
+    assert feed(program, first, *waits, honest, *waits).estimate_ns == 20 * MS
+    longer = (200, SLICED, 100 * MS)
+    assert feed(program, first, *waits, honest, *waits, longer).estimate_ns == 100 * MS
