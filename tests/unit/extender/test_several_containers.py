@@ -75,6 +75,35 @@ def test_scores_follow_the_cluster():
     assert sorted(placer.devices(parts, 1)) == [(0,), (1,), (2,)]
 
 
+def test_the_first_pod_of_a_type_is_compared_on_the_fullest_nodes_at_once_and_others_later():
+    many = 1500
+    made = cluster([[(10, 10)] * 2 for _ in range(many)])
+    for row in range(many):
+        made.set_gpu_free(row, 0, 1000 - row % 900, 10 - row % 7)
+    exact = Placer(made, policy_named("fragmentation"))
+    eased = Placer(made, policy_named("fragmentation"), renewed_in=10)
+    for asked in (
+        Request(gpus=1, compute_milli=300, gpu_memory_units=5),
+        Request(gpus=2, compute_milli=300, gpu_memory_units=5),
+    ):
+        wanted, first = exact.scores(asked), eased.scores(asked)
+        assert np.array_equal(np.isfinite(wanted.cost), np.isfinite(first.cost))
+        guessed = np.flatnonzero(first.guessed)
+        assert 0 < len(guessed) < np.isfinite(first.cost).sum()
+        assert (
+            first.cost[guessed].min() > first.cost[~first.guessed & np.isfinite(first.cost)].max()
+        )
+        # Whoever is sent to such a node all the same gets the right GPU there.
+        row = int(guessed[0])
+        assert eased.scores_of_row(asked, row).devices[row].tolist() == (
+            wanted.devices[row].tolist()
+        )
+        for _ in range(12):
+            eased.scores(asked)
+        assert np.array_equal(exact.costs(asked), eased.costs(asked))
+        assert not eased.scores(asked).guessed.any()
+
+
 def test_a_lesson_may_reach_the_rows_one_after_the_other():
     made = cluster([[(10, 10)] * 3 for _ in range(40)])
     exact = Placer(made, policy_named("fragmentation"))
