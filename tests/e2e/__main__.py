@@ -21,7 +21,7 @@ def main() -> int:
         begin(images)
         # A cluster is slow to answer, and one machine can hold only one.
         pytest = start_inside(
-            [sys.executable, "-m", "pytest", "--no-header", "-p", "no:xdist", *words], lock
+            [sys.executable, "-m", "pytest", "-v", "--no-header", "-p", "no:xdist", *words], lock
         )
         try:
             return pytest.wait()

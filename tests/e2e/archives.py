@@ -6,8 +6,9 @@ import json
 import tarfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
-__all__ = ["file_layer", "write_archive"]
+__all__ = ["file_layer", "read_file", "with_layer", "write_archive"]
 
 
 def file_layer(path: Path, files: Mapping[str, Path]) -> Path:
@@ -55,6 +56,45 @@ def write_archive(
             tar.add(layer, f"{digest}/layer.tar")
         _add(tar, "manifest.json", json.dumps(manifest).encode())
     part.rename(path)
+
+
+def read_file(archive: Path, ending: str) -> tuple[str, bytes]:
+    """Path and content of the one file of an image whose path ends so."""
+    with tarfile.open(archive) as tar:
+        [image] = json.load(_content(tar, "manifest.json"))
+        for name in reversed(image["Layers"]):
+            with tarfile.open(fileobj=_content(tar, name)) as layer:
+                for member in layer:
+                    if member.isfile() and member.name.endswith(ending):
+                        return member.name, _content(layer, member.name).read()
+    raise FileNotFoundError(f"{ending} in {archive}")
+
+
+def with_layer(archive: Path, made: Path, tag: str, layer: Path) -> None:
+    """The same image under another name, with a layer more."""
+    digest = _digest(layer)
+    with tarfile.open(archive) as tar, tarfile.open(made, "w") as out:
+        [image] = json.load(_content(tar, "manifest.json"))
+        config = json.load(_content(tar, image["Config"]))
+        for name in dict.fromkeys(image["Layers"]):
+            out.addfile(tar.getmember(name), _content(tar, name))
+        out.add(layer, f"{digest}.tar")
+        config["rootfs"]["diff_ids"].append(f"sha256:{digest}")
+        config["history"].append({"created_by": "tests/e2e"})
+        text = json.dumps(config).encode()
+        image |= {
+            "Config": hashlib.sha256(text).hexdigest() + ".json",
+            "RepoTags": [tag],
+            "Layers": [*image["Layers"], f"{digest}.tar"],
+        }
+        _add(out, image["Config"], text)
+        _add(out, "manifest.json", json.dumps([image]).encode())
+
+
+def _content(tar: tarfile.TarFile, name: str) -> IO[bytes]:
+    content = tar.extractfile(name)
+    assert content is not None, f"{name} is no file"
+    return content
 
 
 def _digest(path: Path) -> str:

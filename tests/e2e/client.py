@@ -1,7 +1,8 @@
 #!/usr/bin/python3
 """A CUDA program in a pod: does what its arguments say, one after the other, and says what it saw.
 
-It knows nothing of Aliquot; it speaks to whatever libcuda.so.1 it finds. Every action prints one
+It knows nothing of Aliquot; it speaks to whatever libcuda.so.1 it finds, or to the file that
+CUDA_LIBRARY names. Every action prints one
 line of JSON: `see`, `take=MIB`, `fill`, `burn` (endless), `burn=SECONDS`, `wait` (endless).
 """
 
@@ -17,7 +18,7 @@ SUCCESS, OUT_OF_MEMORY = 0, 2
 MIB = 1 << 20
 FILL_MIB = 16
 KERNEL_NS = 1_000_000
-KERNELS_A_ROUND = 8
+KERNELS_A_ROUND = 32
 
 PTX = b"""
 .version 8.0
@@ -32,7 +33,7 @@ PTX = b"""
 
 class Cuda:
     def __init__(self) -> None:
-        self.driver = ctypes.CDLL("libcuda.so.1")
+        self.driver = ctypes.CDLL(os.environ.get("CUDA_LIBRARY", "libcuda.so.1"))
         self.call("cuInit", 0)
         self.devices: list[int] = []
         for ordinal in range(self._value("cuDeviceGetCount", ctypes.c_int)):

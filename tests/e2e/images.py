@@ -160,8 +160,10 @@ def _product(folder: Path) -> Path:
 
 def _quietly(*words: str) -> None:
     """Shows what a command said only if it fails."""
+    # What a command mounts and does not unmount, because it was killed, is gone with it.
+    alone = ("unshare", "--mount", "--propagation=private", "--")
     ran = subprocess.run(
-        ["nice", "-n", "10", *words],
+        ["nice", "-n", "10", *alone, *words],
         env={**os.environ, "DEBIAN_FRONTEND": "noninteractive"},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,

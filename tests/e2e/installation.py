@@ -1,10 +1,13 @@
 """Aliquot on the test cluster, installed as docs/install.md says, and what its node agents see."""
 
 import json
-import subprocess
 import sys
 import time
+import urllib.request
+from pathlib import Path
 from typing import Any
+
+from prometheus_client.parser import text_string_to_metric_families
 
 from aliquot.protocol import names
 from tests.e2e.cluster import Cluster
@@ -16,6 +19,7 @@ __all__ = ["GPUS_A_NODE", "NAMESPACE", "OVERLAY", "UNITS_A_GPU", "Installation"]
 
 NAMESPACE = "aliquot-system"
 OVERLAY = CHECKOUT / "deploy/overlays/simulated"
+CLEANER = CHECKOUT / "deploy/uninstall"
 STATE = "/run/aliquot-simulated/node"
 GPUS_A_NODE = 2
 UNITS_A_GPU = 320
@@ -23,18 +27,19 @@ UNITS_A_GPU = 320
 
 
 class Installation:
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, overlay: Path = OVERLAY) -> None:
         self.cluster = cluster
+        self._overlay = overlay
 
     def install(self) -> None:
-        self.cluster.kubectl("apply", "-k", str(OVERLAY))
+        self.cluster.kubectl("apply", "-k", str(self._overlay))
         self.await_ready()
 
     def await_ready(self) -> None:
         """Until pods with a share of a GPU can start on every node."""
         for workload in ("daemonset/aliquot-agent", *DEPLOYMENTS):
             self.cluster.kubectl(
-                "rollout", "status", workload, f"--namespace={NAMESPACE}", "--timeout=300s"
+                "rollout", "status", workload, f"--namespace={NAMESPACE}", "--timeout=900s"
             )
         await_true("someone leads", self._is_led)
         for node in self.cluster.nodes:
@@ -54,7 +59,20 @@ class Installation:
         return any(endpoint for each in slices for endpoint in each.get("endpoints") or ())
 
     def uninstall(self) -> None:
-        self.cluster.kubectl("delete", "-k", str(OVERLAY), "--wait=true", "--timeout=180s")
+        self.cluster.kubectl(
+            *("delete", "-k", str(self._overlay)),
+            *("--ignore-not-found", "--wait=true", "--timeout=600s"),
+        )
+
+    def clean_nodes(self) -> None:
+        """After uninstalling, by whatever road: what the agents have put on the nodes."""
+        self.cluster.kubectl("apply", "-k", str(CLEANER))
+        self.cluster.kubectl(
+            *("rollout", "status", "daemonset/aliquot-uninstall"),
+            *("--namespace=kube-system", "--timeout=900s"),
+        )
+        self.cluster.kubectl("delete", "-k", str(CLEANER), "--wait=true")
+        self.cluster.kubectl("annotate", "nodes", "--all", f"{names.INVENTORY}-")
 
     def pods(self, component: str) -> list[dict[str, Any]]:
         return self.cluster.api.every("pod", f"app.kubernetes.io/component={component}", NAMESPACE)
@@ -103,11 +121,19 @@ class Installation:
         for each in self.pods(component):
             port = {"agent": 9410, "extender": 9420}[component]
             address = f"http://{each['status']['podIP']}:{port}/metrics"
-            answer = subprocess.run(
-                [sys.executable, "-c", FETCH, address], check=False, capture_output=True, text=True
-            )
-            texts.append(answer.stdout)
+            with urllib.request.urlopen(address, timeout=60) as answer:
+                texts.append(answer.read().decode())
         return "\n".join(texts)
+
+    def metric(self, component: str, name: str, **labels: str) -> list[float]:
+        """Every value of a metric that all pods of a component have with these labels."""
+        families = text_string_to_metric_families(self.metrics(component))
+        return [
+            sample.value
+            for family in families
+            for sample in family.samples
+            if sample.name == name and labels.items() <= sample.labels.items()
+        ]
 
     def busy_shares(self, node: Node, seconds: float) -> dict[int, float]:
         """Percent of time in which a GPU worked for each process, by host pid."""
@@ -123,11 +149,6 @@ class Installation:
 
 
 DEPLOYMENTS = ("deployment/aliquot-extender", "deployment/aliquot-scheduler")
-
-FETCH = """
-import sys, urllib.request
-print(urllib.request.urlopen(sys.argv[1], timeout=10).read().decode())
-"""
 
 
 def _restarts(pod: dict[str, Any]) -> int:

@@ -27,12 +27,13 @@ def _mount(*words: str | Path) -> None:
 def _own_file_systems(folder: Path) -> None:
     """What the machine writes stays in its folder, and nothing of the host's is changed."""
     _mount("-t", "tmpfs", "-o", "mode=755,size=512m", "tmpfs", "/run")
-    for name in ("etc", "var"):
+    for name in ("etc", "var", "dev"):
         upper, work = folder / "disk" / name, folder / "overlay" / name
         upper.mkdir(parents=True, exist_ok=True)
         work.mkdir(parents=True, exist_ok=True)
         options = f"lowerdir=/{name},upperdir={upper},workdir={work}"
         _mount("-t", "overlay", "-o", options, "overlay", f"/{name}")
+    _mount("-t", "devpts", "-o", "newinstance,ptmxmode=666,mode=620", "devpts", "/dev/pts")
     # The kubelet measures the file system below its folder, and does not know overlays.
     kubelet = folder / "kubelet"
     for path in (kubelet, Path("/var/lib/kubelet")):

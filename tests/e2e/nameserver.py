@@ -52,7 +52,7 @@ class Services:
         name, namespace = labels[:2]
         url = f"{self._server}/api/v1/namespaces/{namespace}/services/{name}"
         try:
-            with urllib.request.urlopen(url, context=self._context, timeout=5) as response:
+            with urllib.request.urlopen(url, context=self._context, timeout=30) as response:
                 address = load(response)["spec"].get("clusterIP", "None")
         except urllib.error.HTTPError:
             return None

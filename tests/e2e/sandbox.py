@@ -35,6 +35,9 @@ def only_builder() -> Iterator[None]:
     """One at a time makes what a cache lacks; the next one finds it made."""
     cache().mkdir(parents=True, exist_ok=True)
     with _locked(cache() / "lock", "another run to fill the cache"):
+        # Scratch folders of a run that was killed.
+        for left in (*cache().glob("tmp*"), *cache().glob("images/tmp*")):
+            shutil.rmtree(left, ignore_errors=True)
         yield
 
 

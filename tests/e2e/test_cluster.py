@@ -50,7 +50,7 @@ def test_a_daemonset_runs_on_every_node_and_answers_through_its_service(cluster:
             "spec": {"restartPolicy": "OnFailure", "containers": [container(ASK)]},
         },
     )
-    cluster.kubectl("rollout", "status", "daemonset/greeter", "--timeout=180s")
+    cluster.kubectl("rollout", "status", "daemonset/greeter", "--timeout=600s")
     placed = {each["spec"]["nodeName"] for each in cluster.api.every("pod", "app=greeter")}
     assert placed == {node.name for node in cluster.nodes}
     await_true("the Service answers", lambda: "200" in cluster.api.log("asker"))

@@ -5,7 +5,9 @@ import shutil
 import urllib.parse
 import urllib.request
 from pathlib import Path
+from typing import Any
 
+import pytest
 import yaml
 
 from tests.e2e.daemons import Daemon, await_true
@@ -13,13 +15,20 @@ from tests.e2e.installation import Installation
 from tests.e2e.workloads import Workloads, pod
 
 ADDRESS = "127.0.0.1:9090"
+GIB = 1 << 30
 
 
-def ask(path: str, **query: str) -> dict[str, object]:
+def ask(path: str, **query: str) -> dict[str, Any]:
     url = f"http://{ADDRESS}/api/v1/{path}?{urllib.parse.urlencode(query)}"
-    with urllib.request.urlopen(url, timeout=10) as response:
-        answer: dict[str, object] = json.load(response)
+    with urllib.request.urlopen(url, timeout=60) as response:
+        answer: dict[str, Any] = json.load(response)
     return answer
+
+
+def value_of(query: str) -> float | None:
+    """Of a query that has one answer; None while it has none."""
+    result = ask("query", query=query)["data"]["result"]
+    return float(result[0]["value"][1]) if len(result) == 1 else None
 
 
 def test_prometheus_scrapes_agents_and_extenders(
@@ -27,8 +36,8 @@ def test_prometheus_scrapes_agents_and_extenders(
 ) -> None:
     program = shutil.which("prometheus")
     assert program is not None, "the preflight asks for it"
-    workloads.start(pod("measured", "see", "wait", memory="1Gi", compute=10))
-    workloads.await_line("measured", "see")
+    workloads.start(pod("measured", "see", "fill", "wait", memory="1Gi", compute=10))
+    taken_mib = workloads.await_line("measured", "fill")["taken_mib"]
     targets = {
         component: [f"{each['status']['podIP']}:{port}" for each in installed.pods(component)]
         for component, port in (("agent", 9410), ("extender", 9420))
@@ -59,10 +68,27 @@ def test_prometheus_scrapes_agents_and_extenders(
             return f'"{expected}"' in text
 
         prometheus.await_answer(all_up)
-        selector = 'count({__name__=~"aliquot_.*", pod="measured"})'
-        await_true(
-            "the pod has metrics",
-            lambda: "value" in json.dumps(ask("query", query=selector)),
-        )
+        ours = '{namespace="default", pod="measured", container="main"}'
+        for query, expected_value in (
+            (f"aliquot_container_memory_limit_bytes{ours}", GIB),
+            (f"aliquot_container_compute_share_ratio{ours}", 0.1),
+            (f"aliquot_container_memory_refusals_total{ours}", 1),
+            (f"aliquot_container_memory_used_bytes{ours} >= {taken_mib << 20} <= bool {GIB}", 1),
+            (f"aliquot_container_plan_differs{ours}", 0),
+            ("sum(aliquot_gpu_memory_bytes)", 4 * 80 * GIB),
+            ("sum(aliquot_gpu_memory_held_bytes)", GIB),
+            ("sum(aliquot_gpu_compute_held_ratio)", 0.1),
+            ("sum(aliquot_gpu_usable)", 4),
+            ("sum(aliquot_extender_leader)", 1),
+            ("min(aliquot_extender_gpus)", 4),
+            ("min(aliquot_extender_nodes)", 2),
+            ('max(aliquot_extender_ledger_memory_bytes{stage="actual"})', GIB),
+        ):
+            await_true(
+                f"{query} is {expected_value}",
+                lambda query=query, wanted=expected_value: (  # type: ignore[misc]
+                    value_of(query) == pytest.approx(wanted)
+                ),
+            )
     finally:
         prometheus.stop()

@@ -161,7 +161,7 @@ def _running(
         ]
         return len(found) == wanted
 
-    await_true(f"{wanted} pods of {app} run", ready, 300)
+    await_true(f"{wanted} pods of {app} run", ready)
     return found
 
 

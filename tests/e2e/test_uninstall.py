@@ -3,10 +3,7 @@
 from aliquot.protocol import names
 from tests.e2e.daemons import await_true
 from tests.e2e.installation import Installation
-from tests.e2e.places import CHECKOUT
 from tests.e2e.workloads import Workloads, pod
-
-CLEANER = CHECKOUT / "deploy/uninstall"
 
 
 def test_uninstalling_leaves_the_nodes_clean(installed: Installation, workloads: Workloads) -> None:
@@ -16,18 +13,14 @@ def test_uninstalling_leaves_the_nodes_clean(installed: Installation, workloads:
 
     installed.uninstall()
     cluster = installed.cluster
-    cluster.kubectl("apply", "-k", str(CLEANER))
-    cluster.kubectl(
-        *("rollout", "status", "daemonset/aliquot-uninstall"),
-        *("--namespace=kube-system", "--timeout=300s"),
-    )
-    cluster.kubectl("delete", "-k", str(CLEANER), "--wait=true")
+    installed.clean_nodes()
     for node in cluster.nodes:
         await_true(
             f"{node.name} advertises nothing",
             lambda node=node: installed.allocatable(node) == 0,  # type: ignore[misc]
         )
         assert node.machine.run("find", "/var/lib", "-maxdepth", "1", "-name", "aliquot*") == ""
+        assert node.machine.run("find", "/run/cdi", "/run/aliquot-simulated", check=False) == ""
         mounts = node.machine.run("findmnt", "--list", "--noheadings", "--output=TARGET")
         assert "/var/lib/aliquot" not in mounts
         sockets = node.machine.run("ls", "/var/lib/kubelet/device-plugins")

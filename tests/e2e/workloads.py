@@ -11,7 +11,7 @@ from tests.e2e.images import CLIENT_IMAGE
 
 __all__ = ["Workloads", "pod"]
 
-PATIENCE_S = 180.0
+PATIENCE_S = 600.0
 
 
 def pod(
@@ -70,7 +70,7 @@ class Workloads:
         ended = wanted or tuple(self._started)
         if ended:
             self.cluster.kubectl(
-                "delete", "pod", *ended, "--ignore-not-found", "--wait=true", "--timeout=120s"
+                "delete", "pod", *ended, "--ignore-not-found", "--wait=true", "--timeout=600s"
             )
         self._started = [name for name in self._started if name not in ended]
 
@@ -103,14 +103,14 @@ class Workloads:
             ended = self.phase(name) in ("Failed", "Succeeded")
             found[:] = [line[key] for line in self.lines(name) if key in line]
             if ended and not found:
-                raise TimeoutError(f"{name} ended without printing {key}")
+                raise RuntimeError(f"{name} ended without printing {key}")
             return bool(found)
 
         try:
             await_true(f"{name} prints {key}", printed, patience_s)
-        except TimeoutError as error:
+        except (TimeoutError, RuntimeError) as error:
             log = self.cluster.kubectl("logs", name, check=False)
-            raise TimeoutError(f"{error}\n{log}\n{self.describe(name)}") from None
+            raise RuntimeError(f"{error}\n{log}\n{self.describe(name)}") from None
         return found[-1]
 
     def lines(self, name: str) -> list[dict[str, Any]]:

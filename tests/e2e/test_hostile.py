@@ -1,0 +1,229 @@
+"""Pods that attack their limits: docs/security.md has a row for each of these tests."""
+
+import json
+import time
+from typing import Any
+
+import pytest
+
+from tests.e2e.daemons import await_true
+from tests.e2e.installation import Installation
+from tests.e2e.workloads import Workloads, pod
+
+CAP = "2Gi"
+CAP_BYTES = 2 << 30
+BEYOND_CAP = "take=4096"
+SUCCESS, OUT_OF_MEMORY = 0, 2
+REPORTED_WITHIN_S = 5.0
+ATTEMPTS = 10
+
+DRIVER = "/usr/local/lib/aliquot/driver/libcuda.so.1"
+
+# A program that goes on while its account is attacked.
+RUNNING = """
+client see take=1024 wait > /tmp/said &
+until grep waiting /tmp/said; do sleep 0.2; done
+cat /tmp/said
+"""
+
+DAMAGE = f"""{RUNNING}
+dd if=/dev/urandom of=/run/aliquot/memory/usage bs=1k count=8 seek=1 conv=notrunc
+client fill
+wait
+"""
+
+REWRITE = """
+for limits in /etc/aliquot/*/limits; do
+    cat /dev/zero > $limits; rm -f $limits; mv $limits /tmp; umount $limits
+done
+exec client see fill wait
+"""
+
+UNLOAD = """
+rm -f /etc/ld.so.preload; true > /etc/ld.so.preload; umount /etc/ld.so.preload
+rm -f /usr/local/lib/aliquot/libaliquot.so
+exec client see fill wait
+"""
+
+PREVENTED = {
+    "unsets LD_PRELOAD": "exec env -u LD_PRELOAD client see fill wait",
+    "empties its environment": (
+        "exec env -i LD_LIBRARY_PATH=$LD_LIBRARY_PATH ALIQUOT_SIM_STATE=$ALIQUOT_SIM_STATE "
+        "/usr/local/bin/client see fill wait"
+    ),
+    "sets our variables": (
+        "exec env ALIQUOT_LIMITS=/tmp ALIQUOT_MEMORY=80Gi ALIQUOT_RUN=x client see fill wait"
+    ),
+    "copies the driver": (
+        f"cp {DRIVER} /tmp/driver.so; CUDA_LIBRARY=/tmp/driver.so exec client see fill wait"
+    ),
+    "names the driver by its path": f"CUDA_LIBRARY={DRIVER} exec client see fill wait",
+    "writes to its limits": REWRITE,
+    "removes the shim": UNLOAD,
+    "damages its account": DAMAGE,
+    "forks": "client see fill wait & client see fill wait & wait",
+}
+
+NO_GPU = {
+    "starts with garbage for an account": (
+        "head -c 60000 /dev/urandom > /run/aliquot/memory/usage; exec client see fill"
+    ),
+    "moves its limits away": "mv /etc/aliquot /gone && exec client see fill",
+}
+
+# A loader that reads another file than /etc/ld.so.preload: no library can prevent that.
+OWN_LOADER = """
+sed 's|/etc/ld.so.preload|/etc/ld.so.nothing|' /lib64/ld-linux-x86-64.so.2 > /tmp/loader
+chmod +x /tmp/loader
+exec /tmp/loader /usr/bin/python3 /usr/local/bin/client """
+
+REPORTED = {
+    "takes more than its cap past the shim": (OWN_LOADER + f"{BEYOND_CAP} wait", "over-cap"),
+    "keeps below its cap, but without the shim": (OWN_LOADER + "take=512 wait", "shim-missing"),
+    "wipes its account": (
+        f"{RUNNING} head -c 65536 /dev/zero > /run/aliquot/memory/usage; wait",
+        "account-damaged",
+    ),
+    "removes its account": (
+        f"{RUNNING} rm -f /run/aliquot/memory/usage; wait",
+        "account-damaged",
+    ),
+}
+
+
+def hostile_pod(command: str) -> dict[str, Any]:
+    made = pod("hostile", memory=CAP, compute=20)
+    made["spec"]["containers"][0]["command"] = ["sh", "-c", command]
+    return made
+
+
+def breaches(installed: Installation, kind: str) -> float:
+    return sum(installed.metric("agent", "aliquot_breaches_total", kind=kind, pod="hostile"))
+
+
+@pytest.mark.parametrize("how", PREVENTED)
+def test_it_gets_no_more_than_its_cap(
+    installed: Installation, workloads: Workloads, how: str
+) -> None:
+    workloads.start(hostile_pod(PREVENTED[how]))
+    (seen,) = workloads.await_line("hostile", "see")
+    assert seen["total_mib"] << 20 == CAP_BYTES
+    filled = workloads.await_line("hostile", "fill")
+    assert filled["refused_with"] == OUT_OF_MEMORY
+    node = next(n for n in installed.cluster.nodes if n.name == workloads.node_of("hostile"))
+    used = sum(gpu["used_bytes"] for gpu in installed.simulated(node)["devices"])
+    assert 0 < used <= CAP_BYTES
+
+
+@pytest.mark.parametrize("how", NO_GPU)
+def test_it_gets_no_gpu(installed: Installation, workloads: Workloads, how: str) -> None:
+    workloads.start(hostile_pod(NO_GPU[how]))
+    workloads.await_phase("hostile", "Failed")
+    assert "no GPU for this process" in installed.cluster.kubectl("logs", "hostile")
+
+
+@pytest.mark.parametrize("how", REPORTED)
+def test_it_is_reported(installed: Installation, workloads: Workloads, how: str) -> None:
+    command, kind = REPORTED[how]
+    before = breaches(installed, kind)
+    workloads.start(hostile_pod(command))
+    assert workloads.await_line("hostile", "take") == SUCCESS
+    workloads.await_description("hostile", "GpuLimitBreached")
+    await_true(f"{kind} is counted", lambda: breaches(installed, kind) == before + 1)
+
+
+def test_a_report_comes_within_seconds(installed: Installation, workloads: Workloads) -> None:
+    """Once in a few attempts: of a machine that is too busy to look, nothing can be said."""
+    took_s = []
+    for _ in range(ATTEMPTS):
+        before = breaches(installed, "over-cap")
+        workloads.start(hostile_pod(OWN_LOADER + f"{BEYOND_CAP} wait"))
+        assert workloads.await_line("hostile", "take") == SUCCESS
+        started = time.monotonic()
+        await_true("it is counted", lambda before=before: breaches(installed, "over-cap") > before)  # type: ignore[misc]
+        took_s.append(time.monotonic() - started)
+        if took_s[-1] <= REPORTED_WITHIN_S:
+            return
+        workloads.end()
+    pytest.fail(f"reports took {took_s} s")
+
+
+def test_a_pod_that_was_given_nothing_is_reported(
+    installed: Installation, workloads: Workloads
+) -> None:
+    """One that may mount the node's own files needs no plugin to reach its GPUs."""
+    intruder = pod("hostile", BEYOND_CAP, "wait")
+    volumes = {"driver": "/var/lib/aliquot/simulated", "state": "/run/aliquot-simulated"}
+    intruder["spec"]["volumes"] = [
+        {"name": name, "hostPath": {"path": path}} for name, path in volumes.items()
+    ]
+    intruder["spec"]["containers"][0] |= {
+        "volumeMounts": [{"name": name, "mountPath": f"/{name}"} for name in volumes],
+        "env": [
+            {"name": "LD_LIBRARY_PATH", "value": "/driver"},
+            {"name": "ALIQUOT_SIM_STATE", "value": "/state/node"},
+        ],
+    }
+    workloads.start(intruder)
+    assert workloads.await_line("hostile", "take") == SUCCESS
+    workloads.await_description("hostile", "GpuLimitBreached")
+    await_true("it is counted", lambda: breaches(installed, "not-allocated") > 0)
+
+
+def test_mounts_over_our_paths_are_refused(workloads: Workloads) -> None:
+    hostile = pod("hostile", "wait", memory=CAP, compute=20)
+    hostile["spec"]["volumes"] = [{"name": "mine", "emptyDir": {}}]
+    hostile["spec"]["containers"][0]["volumeMounts"] = [
+        {"name": "mine", "mountPath": "/etc/aliquot"}
+    ]
+    assert "/etc/aliquot" in workloads.start(hostile)
+    assert workloads.phase("hostile") == ""
+
+
+def test_asking_the_runtime_for_all_gpus_is_refused(workloads: Workloads) -> None:
+    hostile = pod("hostile", "wait", memory=CAP, compute=20)
+    hostile["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
+    assert "NVIDIA_VISIBLE_DEVICES" in workloads.start(hostile)
+    assert workloads.phase("hostile") == ""
+
+
+@pytest.mark.parametrize("annotation", ["plan", "actual"])
+def test_writing_our_own_records_is_refused(workloads: Workloads, annotation: str) -> None:
+    hostile = pod("hostile", "wait", memory=CAP, compute=20, annotations={annotation: "{}"})
+    assert f"aliquot.dev/{annotation} is Aliquot's own record" in workloads.start(hostile)
+    assert workloads.phase("hostile") == ""
+
+
+def test_switching_the_shim_off_is_refused(workloads: Workloads) -> None:
+    hostile = pod("hostile", "wait", memory=CAP, compute=20, annotations={"shim": "off"})
+    assert "lifts the caps" in workloads.start(hostile)
+    assert workloads.phase("hostile") == ""
+
+
+def test_a_stolen_agent_token_writes_no_other_node(installed: Installation) -> None:
+    """With the agent's own rights and its own token, from inside of its container."""
+    cluster = installed.cluster
+    own, other = cluster.nodes[:2]
+    write = (
+        "import ssl,sys,urllib.request as u\n"
+        "t=open('/var/run/secrets/kubernetes.io/serviceaccount/token').read()\n"
+        "c=ssl.create_default_context("
+        "cafile='/var/run/secrets/kubernetes.io/serviceaccount/ca.crt')\n"
+        "r=u.Request('https://kubernetes.default.svc/api/v1/nodes/'+sys.argv[1],method='PATCH',"
+        "data=sys.argv[2].encode(),headers={'Authorization':'Bearer '+t,"
+        "'Content-Type':'application/merge-patch+json'})\n"
+        "try: print(u.urlopen(r,context=c).status)\n"
+        "except u.HTTPError as e: print(e.code, e.read().decode())\n"
+    )
+
+    def patch(node: str, body: str) -> str:
+        agent = installed.agent_on(own.name)
+        words = ("exec", "--namespace=aliquot-system", agent, "--", "python3", "-c", write)
+        return cluster.kubectl(*words, node, body, check=False)
+
+    note = json.dumps({"metadata": {"annotations": {"aliquot.dev/note": "x"}}})
+    assert "200" in patch(own.name, note)
+    assert "own node and its pods only" in patch(other.name, note)
+    assert "annotations only" in patch(own.name, json.dumps({"metadata": {"labels": {"a": "b"}}}))
+    foreign = json.dumps({"metadata": {"annotations": {"example.com/note": "x"}}})
+    assert "of aliquot.dev only" in patch(own.name, foreign)
