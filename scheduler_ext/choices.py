@@ -23,6 +23,11 @@ class Choices:
             for placer, _ in self._placers.values():
                 placer.observe(request)
 
+    def prepare(self) -> None:
+        """Draws a lesson from what was observed, so that no pod has to wait for it."""
+        for placer, _ in self._placers.values():
+            placer.policy.epoch(self._cluster)
+
     def scores(self, demand: Demand) -> PodScores:
         return self._of(demand.policy or self.default_policy).scores(demand.requests)
 

@@ -187,6 +187,8 @@ class Extender:
         while not self._pods.synced.wait(0.2):
             if self._stopping.is_set():
                 return
+        with self.state.lock:
+            self.verbs.choices.prepare()
         keep_what_is_there()
         # Only who knows the cluster may lead.
         self.leader.start()
