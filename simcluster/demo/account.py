@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections import deque
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,6 +29,8 @@ class Moment:
     """How long its program was ready to run and had no processor."""
     stolen_ns: int
     """How long the machine itself was kept from running, if it is a virtual one."""
+    late_ns: int
+    """How much later than intended our own looks came, all in all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,14 +46,15 @@ class Window:
 
     @property
     def waited_percent(self) -> float:
-        """The most that any program, or the machine, was kept from running."""
+        """The most that any program, we, or the machine was kept from running."""
         shares = [
             (self.end.waited_ns[pod] - self.begin.waited_ns[pod]) / self._length_ns(pod)
             for pod in self.begin.time_ns
         ]
         lengths = [self._length_ns(pod) for pod in self.begin.time_ns]
         stolen = (self.end.stolen_ns - self.begin.stolen_ns) / max(lengths)
-        return 100.0 * max(*shares, stolen)
+        late = (self.end.late_ns - self.begin.late_ns) / max(lengths)
+        return 100.0 * max(*shares, stolen, late)
 
     def _length_ns(self, pod: str) -> int:
         return max(self.end.time_ns[pod] - self.begin.time_ns[pod], 1)
@@ -72,6 +76,7 @@ class Account:
         self._watched: dict[str, _Watched] = {}
         self._guard = threading.Lock()
         self._recent: deque[Moment] = deque(maxlen=LIVE_MOMENTS)
+        self._late_ns = 0
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name="account")
 
@@ -106,7 +111,7 @@ class Account:
                 used_bytes[pod] = sum(usage.used_bytes for usage in process.usages)
                 waited_ns[pod] = _waited_ns(watched.pid)
                 self.peak_bytes[pod] = max(self.peak_bytes.get(pod, 0), used_bytes[pod])
-            return Moment(time_ns, busy_ns, used_bytes, waited_ns, _stolen_ns())
+            return Moment(time_ns, busy_ns, used_bytes, waited_ns, _stolen_ns(), self._late_ns)
 
     def measure(self, seconds: float, patience: Patience) -> Window:
         begin = self.look()
@@ -126,8 +131,11 @@ class Account:
         return found
 
     def _run(self) -> None:
+        asleep_ns = time.monotonic_ns()
         while not self._stopping.wait(LOOK_S):
+            self._late_ns += time.monotonic_ns() - asleep_ns - int(LOOK_S * 1e9)
             self._recent.append(self.look())
+            asleep_ns = time.monotonic_ns()
 
 
 def _waited_ns(pid: int) -> int:

@@ -18,7 +18,7 @@ from simcluster.apiserver import node as node_manifest
 from simcluster.demo.admission import webhook_admission
 from simcluster.demo.conversation import Conversation
 from simcluster.demo.patience import Patience
-from simcluster.demo.processes import ServedProcess
+from simcluster.demo.processes import ServedProcess, put_first
 from simcluster.kubelet import Kubelet
 from simcluster.kubelet.containers import (
     NoContainers,
@@ -153,6 +153,7 @@ class Cluster:
             # A tmpfs for each container would need root, and would outlive the demo.
             "usage-store": "folder",
             "listen": local,
+            "advertise-url": "127.0.0.1",
         }
         self._agent = self._serve("plugin", agent_flags, environment)
         self._say("starting the scheduler extender with its webhook: aliquot extender")
@@ -216,5 +217,8 @@ class Cluster:
             command = container["command"]
             if self.without_mounts:
                 folder = self._folder / name
-                return start_without_mounts(options, command, environment, folder, **popen)
-            return start_process(options, command, environment, self._folder, **popen)
+                process = start_without_mounts(options, command, environment, folder, **popen)
+            else:
+                process = start_process(options, command, environment, self._folder, **popen)
+        put_first(process.pid)
+        return process

@@ -13,6 +13,7 @@ __all__ = [
     "has_reason",
     "keeps_cap",
     "keeps_share",
+    "lacks",
     "misses",
     "starts_late",
     "survives_refusal",
@@ -113,6 +114,15 @@ def misses(window: Window, asked_percent: Mapping[str, int]) -> list[str]:
         pod
         for pod, asked in asked_percent.items()
         if abs(window.share_percent(pod) - asked) > TOLERANCE_POINTS
+    ]
+
+
+def lacks(window: Window, own_percent: Mapping[str, int]) -> list[str]:
+    """Pods that had no more than what is their own anyway."""
+    return [
+        pod
+        for pod, own in own_percent.items()
+        if window.share_percent(pod) <= own + TOLERANCE_POINTS
     ]
 
 

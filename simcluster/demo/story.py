@@ -1,6 +1,6 @@
 """What happens in the demo, step by step, and the promises that are checked on the way."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from aliquot.errors import OperationError
 from aliquot.protocol import assignment
@@ -18,7 +18,7 @@ __all__ = ["Story"]
 
 SETTLE_S = 1.5
 WINDOW_S = 3.0
-ATTEMPTS = 20
+ATTEMPTS = 30
 """Windows that are measured at most, when programs get no processor."""
 DISTURBED_PERCENT = 1.0
 """A program that waited for a processor longer than this part of a window may have missed its share
@@ -56,17 +56,15 @@ class Story:
         self._pods[TRAIN.name].ask("work")
         self._arrive(NOTEBOOK, take_gib=4)
         self._say(f"{NOTEBOOK.name} shares a GPU with {TRAIN.name}, and is idle for now")
-        self._patience.pause(SETTLE_S)
-        for attempt in range(1, ATTEMPTS + 1):
-            window = self._measure()
-            got = window.share_percent(TRAIN.name)
-            promise = promises.borrows(TRAIN.name, TRAIN.compute_percent, got, attempt)
-            if promise.kept or window.waited_percent < DISTURBED_PERCENT:
-                break
-        self._kept.append(promise)
+        own = TRAIN.compute_percent
+        window, attempts = self._measure(
+            lambda seen: promises.lacks(seen, {TRAIN.name: own}), "did not borrow"
+        )
+        got = window.share_percent(TRAIN.name)
+        self._kept.append(promises.borrows(TRAIN.name, own, got, attempts))
         self._say(
             f"{TRAIN.name} may burst: it takes the time that {NOTEBOOK.name} leaves, "
-            f"{got:.1f} % where {TRAIN.compute_percent} % are its own"
+            f"{got:.1f} % where {own} % are its own"
         )
 
     def _hit_cap(self) -> None:
@@ -179,29 +177,33 @@ class Story:
 
     # Measuring.
 
-    def _measure(self) -> Window:
-        self._cluster.check()
-        try:
-            return self._account.measure(WINDOW_S, self._patience)
-        except KeyError as error:
-            raise OperationError(f"the program in pod {error} has ended too soon") from None
-
     def _measure_shares(self, parts: Sequence[Part]) -> tuple[Window, int]:
-        """The first window in which all shares are right, or in which nobody lacked a processor."""
         asked = {part.name: part.compute_percent for part in parts}
-        self._patience.pause(SETTLE_S)
-        for attempt in range(1, ATTEMPTS + 1):
-            window = self._measure()
-            missed = promises.misses(window, asked)
-            if not missed or window.waited_percent < DISTURBED_PERCENT:
-                break
-            self._say(
-                f"{', '.join(missed)} missed by more than {TOLERANCE_POINTS:g} point, but programs "
-                f"waited for a processor for up to {window.waited_percent:.0f} % of the time: "
-                f"measuring again ({attempt} of {ATTEMPTS} windows)"
-            )
+        window, attempts = self._measure(
+            lambda seen: promises.misses(seen, asked),
+            f"missed by more than {TOLERANCE_POINTS:g} point",
+        )
         told = [f"{pod} {window.share_percent(pod):.2f} of {asked[pod]} %" for pod in asked]
         self._say(f"measured over {WINDOW_S:g} s: {', '.join(told)}")
+        return window, attempts
+
+    def _measure(self, fails: Callable[[Window], list[str]], how: str) -> tuple[Window, int]:
+        """The first window in which nobody fails, or in which nobody lacked a processor; and its
+        number."""
+        self._patience.pause(SETTLE_S)
+        for attempt in range(1, ATTEMPTS + 1):
+            self._cluster.check()
+            try:
+                window = self._account.measure(WINDOW_S, self._patience)
+                failed = fails(window)
+            except KeyError as error:
+                raise OperationError(f"the program in pod {error} has ended too soon") from None
+            if not failed or window.waited_percent < DISTURBED_PERCENT:
+                break
+            self._say(
+                f"{', '.join(failed)} {how}, but programs waited for a processor for up to "
+                f"{window.waited_percent:.0f} % of the time in window {attempt} of {ATTEMPTS}"
+            )
         return window, attempt
 
     def _judge(self, part: Part, what: str, window: Window, attempts: int) -> None:

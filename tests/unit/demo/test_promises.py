@@ -12,7 +12,10 @@ SECOND_NS = 1_000_000_000
 
 
 def window(
-    busy_percent: dict[str, float], waited_percent: float = 0.0, stolen_percent: float = 0.0
+    busy_percent: dict[str, float],
+    waited_percent: float = 0.0,
+    stolen_percent: float = 0.0,
+    late_percent: float = 0.0,
 ) -> Window:
     """Two seconds, begun at some moment."""
     pods = list(busy_percent)
@@ -22,6 +25,7 @@ def window(
         dict.fromkeys(pods, 0),
         dict.fromkeys(pods, 11),
         13,
+        17,
     )
     end = Moment(
         dict.fromkeys(pods, 7 * SECOND_NS),
@@ -29,6 +33,7 @@ def window(
         dict.fromkeys(pods, 0),
         {pod: 11 + round(waited_percent / 100 * 2 * SECOND_NS) for pod in pods},
         13 + round(stolen_percent / 100 * 2 * SECOND_NS),
+        17 + round(late_percent / 100 * 2 * SECOND_NS),
     )
     return Window(begin, end)
 
@@ -44,6 +49,8 @@ def test_what_kept_a_program_from_running_is_the_worst_of_all_causes():
     assert window({"a": 60.0}, waited_percent=8.0).waited_percent == pytest.approx(8.0)
     measured = window({"a": 60.0}, waited_percent=8.0, stolen_percent=20.0)
     assert measured.waited_percent == pytest.approx(20.0)
+    measured = window({"a": 60.0}, stolen_percent=8.0, late_percent=30.0)
+    assert measured.waited_percent == pytest.approx(30.0)
 
 
 @pytest.mark.parametrize(
@@ -92,6 +99,7 @@ def test_a_program_at_its_cap_hears_out_of_memory_and_works_on(
 @pytest.mark.parametrize(("got", "kept"), [(99.0, True), (61.5, True), (60.5, False), (0.0, False)])
 def test_who_borrows_has_more_than_its_share(got: float, kept: bool):
     assert promises.borrows("train", 60, got, 1).kept is kept
+    assert promises.lacks(window({"train": got}), {"train": 60}) == ([] if kept else ["train"])
 
 
 def test_a_reason_is_the_extenders_own_and_not_any():
