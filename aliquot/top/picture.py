@@ -227,5 +227,5 @@ def _slice_notes(slices: Iterable[SliceView]) -> Iterator[str]:
             yield f"{name}: {times} refused at its cap"
         if each.shim_missing and name not in told:
             told.add(name)
-            processes = _count(each.shim_missing, "process").replace("processs", "processes")
-            yield f"{name}: {processes} on the GPU without the shim, so that nothing limits them"
+            processes = "1 process" if each.shim_missing == 1 else f"{each.shim_missing} processes"
+            yield f"{name}: {processes} on the GPU without the shim: nothing limits that"

@@ -1,6 +1,5 @@
 """Where `aliquot top` looks: the cluster, the agent of this node, or the runs of this machine."""
 
-import http.client
 import logging
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
@@ -106,6 +105,8 @@ def _agent_answers() -> bool:
 
 
 def _ask_agent(url: str, timeout_s: float) -> NodeView:
+    import http.client  # the heaviest of all imports, and of no use to those who ask the cluster
+
     parts = urlsplit(url)
     if parts.scheme != "http" or not parts.hostname:
         raise UserError(f"{url!r} is no address of an agent; write it like {AGENT}")
@@ -118,7 +119,7 @@ def _ask_agent(url: str, timeout_s: float) -> NodeView:
         raise OperationError(f"no node agent answers at {url}: {error}") from None
     finally:
         connection.close()
-    if answer.status != http.HTTPStatus.OK:
+    if answer.status != 200:
         raise OperationError(f"{url} answered {answer.status}; is this a node agent of this age?")
     try:
         return view.decode(body, NodeView)
