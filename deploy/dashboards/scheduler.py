@@ -158,7 +158,7 @@ _VERBS = Row(
                 ),
             ),
             stack=True,
-            about="docs/extender.md says what the causes mean.",
+            about="For one pod, aliquot explain says the same in words.",
         ),
     ),
 )
