@@ -102,11 +102,17 @@ static struct cost *cost_of(const struct launch *launch, uint64_t *key)
 
 /* --- waiting ------------------------------------------------------------------------------- */
 
-/* Whether a launch of unknown cost should rather wait until the first measurement of it is in. */
+/*
+ * Whether a launch of unknown cost should rather wait until others of the kind are measured. Among
+ * others the first measurement is too high, so nothing is queued by it. Before the first tick it is
+ * not known whether there are others.
+ */
 static bool is_blind(const struct meter *meter, const struct cost *cost)
 {
-    return !cost_known(cost) &&
-           (cost_get(cost->under_way) != 0 || cost_get(meter->unknown) >= UNKNOWN_MAX);
+    if (cost_known(cost) || cost_get(meter->unbounded))
+        return false;
+    bool alone = cost_get(meter->tick) != 0 && !cost_get(meter->shared);
+    return (!alone && cost_get(cost->under_way) != 0) || cost_get(meter->unknown) >= UNKNOWN_MAX;
 }
 
 static bool may_launch(const struct meter *meter, const struct cost *cost, uint64_t waited_ns)
