@@ -3,7 +3,8 @@
 The real agent in a process of its own, on 16 simulated GPUs of 288 GB, beside the kubelet stand-in
 that tests use. First 400 containers are admitted; then one after the other is replaced, and each
 call of the kubelet is timed at the kubelet's end. `python -m bench.agent --json` prints one object,
-without `--json` a table.
+without `--json` a table. With `--api-server` there is a stand-in of that, too, which knows all
+pods. That run is for the agent's memory: all stand-ins share one interpreter, and answer later.
 """
 
 import argparse
@@ -15,15 +16,18 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
+from simcluster.apiserver import ApiServer
+from simcluster.apiserver import node as node_manifest
 from simcluster.kubelet import Kubelet, Pod
 from simcluster.kubelet.endpoint import Endpoint
 from simgpu.node import Node
 from tests.agentprocess import AgentProcess
+from tests.clusterpods import NODE, bound, kubeconfig, pod_path
 from tests.simulated import SimulatedNode
 
 GPUS = 16
@@ -157,28 +161,44 @@ def pod(name: str) -> Pod:
     return Pod.asking(name, memory=MEMORY_UNITS, compute=COMPUTE_PERCENT)
 
 
-def run(kubelet: Kubelet, each: Pod) -> None:
+def run(kubelet: Kubelet, server: ApiServer | None, each: Pod) -> None:
+    if server is not None:
+        server.add(bound(each))
     # Without an API server nobody knows the second resource's size when the first one comes, and
     # memory is what these GPUs run out of.
     with kubelet.order(MEMORY_RESOURCE):
         kubelet.run(each)
 
 
-def measure(folder: Path) -> Figures:
-    with large_node(folder) as node, Kubelet(folder / "kubelet") as kubelet:
+def finish(kubelet: Kubelet, server: ApiServer | None, each: Pod) -> None:
+    kubelet.finish(each)
+    if server is not None:
+        server.remove(pod_path(each))
+
+
+def measure(folder: Path, with_api_server: bool = False) -> Figures:
+    with (
+        large_node(folder) as node,
+        Kubelet(folder / "kubelet") as kubelet,
+        ApiServer() if with_api_server else nullcontext() as server,
+    ):
         agent = AgentProcess(node, kubelet, folder / "state")
+        if server is not None:
+            server.add(node_manifest(NODE))
+            agent.settings["api_server"] = "auto"
+            agent.environment["KUBECONFIG"] = kubeconfig(server, folder / "kubeconfig")
         try:
             registered_s = start(agent, kubelet)
             pods = [pod(f"pod-{number}") for number in range(CONTAINERS)]
             for each in pods:
-                run(kubelet, each)
+                run(kubelet, server, each)
             agent.kill()
             restarted_s = start(agent, kubelet)
             timed, used_s = Timed(kubelet), cpu_s(agent.pid)
             for number in range(REPLACED):
-                kubelet.finish(pods[number % CONTAINERS])
+                finish(kubelet, server, pods[number % CONTAINERS])
                 pods[number % CONTAINERS] = pod(f"next-{number}")
-                run(kubelet, pods[number % CONTAINERS])
+                run(kubelet, server, pods[number % CONTAINERS])
             used_s = cpu_s(agent.pid) - used_s
             # The page with the arbiter's time costs some itself, so it is read outside the span.
             arbiter_s, before_s, began_s = arbiter_cpu_s(agent), cpu_s(agent.pid), time.monotonic()
@@ -230,11 +250,12 @@ def table(figures: Figures) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m bench.agent", description=__doc__)
     parser.add_argument("--json", action="store_true", help="one object instead of a table")
+    parser.add_argument("--api-server", action="store_true", help="beside a stand-in of that")
     parser.add_argument("--folder", help="where the node's files are; /dev/shm takes the disk out")
     options = parser.parse_args(arguments)
     folder = Path(tempfile.mkdtemp(prefix="aq-", dir=options.folder))
     try:
-        figures = measure(folder)
+        figures = measure(folder, options.api_server)
     finally:
         shutil.rmtree(folder)
     print(json.dumps(asdict(figures)) if options.json else table(figures))

@@ -38,6 +38,8 @@ THRIFT_S = 10.0
 """How often memory is given back: the kubelet's lists are long, and what they took stays ours."""
 ROUND_S = 60.0
 """How often books are compared with the kubelet's."""
+SPACING_S = 1.0
+"""The least time between two comparisons: many pods may end at once."""
 FIRST_LOOK_S = 60.0
 """How long the driver may take to tell its GPUs for the first time."""
 OTHERS_S = 0.5
@@ -67,7 +69,7 @@ class Agent:
             )
         except JournalError as error:
             raise OperationError(str(error)) from None
-        self._round = Repeating("reconciliation", ROUND_S, self._go_round)
+        self._round = Repeating("reconciliation", ROUND_S, self._go_round, SPACING_S)
         self._thrift = Repeating("giving memory back", THRIFT_S, give_back)
         self._cluster = connect_cluster(
             settings, self._sharing, self._allocator, on_gone=self._round.soon

@@ -11,12 +11,16 @@ log = logging.getLogger(__name__)
 
 
 class Repeating:
-    def __init__(self, name: str, period_s: float, act: Callable[[], None]) -> None:
+    def __init__(
+        self, name: str, period_s: float, act: Callable[[], None], least_s: float = 0.0
+    ) -> None:
+        """`least_s` passes between two times, however often `soon` is called."""
         self.name = name
         self._period_s = period_s
+        self._least_s = least_s
         self._act = act
         self._wake = threading.Event()
-        self._stopping = False
+        self._stopping = threading.Event()
         self._done_s = time.monotonic()
         self._complaint = ""
         self._thread = threading.Thread(target=self._run, name=name)
@@ -26,7 +30,7 @@ class Repeating:
         self._thread.start()
 
     def stop(self) -> None:
-        self._stopping = True
+        self._stopping.set()
         self._wake.set()
         if self._thread.is_alive():
             self._thread.join()
@@ -44,7 +48,7 @@ class Repeating:
         while True:
             self._wake.wait(self._period_s)
             self._wake.clear()
-            if self._stopping:
+            if self._stopping.is_set():
                 return
             try:
                 self._act()
@@ -55,3 +59,4 @@ class Repeating:
                     log.exception("%s failed", self.name)
                 self._complaint = str(error)
             self._done_s = time.monotonic()
+            self._stopping.wait(self._least_s)

@@ -19,7 +19,8 @@ def pod_path(pod: Pod) -> str:
 
 def bound(pod: Pod, node: str = NODE, **annotations: str) -> dict[str, Any]:
     """The pod's manifest; annotations by their names without the domain, dashes as underscores."""
-    containers, first = [], []
+    containers: list[dict[str, Any]] = []
+    first: list[dict[str, Any]] = []
     for each in pod.containers:
         limits = {resource: str(count) for resource, count in each.limits.items()}
         made: dict[str, Any] = {"name": each.name, "image": "app", "resources": {"limits": limits}}

@@ -2,6 +2,7 @@
 
 from itertools import chain
 from pathlib import Path
+from sys import intern
 
 import msgspec
 from msgspec import field
@@ -22,8 +23,8 @@ class _Entry(msgspec.Struct, gc=False):
     pod_uid: str = field(name="PodUID")
     container: str = field(name="ContainerName")
     resource: str = field(name="ResourceName")
-    ids: dict[str, list[str]] | list[str] | None = field(name="DeviceIDs", default=None)
-    """By NUMA node since Kubernetes 1.20, a plain list before."""
+    ids: msgspec.Raw = field(name="DeviceIDs", default=msgspec.Raw(b"null"))
+    """Read one entry at a time: all of them at once are many megabytes."""
 
 
 class _Data(msgspec.Struct, gc=False):
@@ -35,6 +36,8 @@ class _Checkpoint(msgspec.Struct, gc=False):
 
 
 _DECODER = msgspec.json.Decoder(_Checkpoint)
+_IDS_DECODER = msgspec.json.Decoder(dict[str, list[str]] | list[str] | None)
+"""By NUMA node since Kubernetes 1.20, a plain list before."""
 
 
 def read(path: Path) -> list[Holder]:
@@ -56,14 +59,16 @@ def parse(content: bytes) -> list[Holder]:
     kubelet replaces the file by renaming, so a half-written one does not happen.
     """
     try:
-        entries = _DECODER.decode(content).data.entries
+        return [
+            Holder(each.pod_uid, each.container, each.resource, _ids(each.ids))
+            for each in _DECODER.decode(content).data.entries or ()
+        ]
     except (msgspec.DecodeError, RecursionError) as error:
         raise CheckpointError(f"not what a kubelet writes: {error}") from None
-    return [
-        Holder(each.pod_uid, each.container, each.resource, _ids(each.ids))
-        for each in entries or ()
-    ]
 
 
-def _ids(some: dict[str, list[str]] | list[str] | None) -> frozenset[str]:
-    return frozenset(chain.from_iterable(some.values()) if isinstance(some, dict) else some or ())
+def _ids(raw: msgspec.Raw) -> frozenset[str]:
+    some = _IDS_DECODER.decode(raw)
+    flat = chain.from_iterable(some.values()) if isinstance(some, dict) else some or ()
+    # Interned, because those that we advertise are there anyway.
+    return frozenset(map(intern, flat))

@@ -2,9 +2,10 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Hashable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
+from typing import TypeVar
 
 import msgspec
 
@@ -15,6 +16,9 @@ from deviceplugin.booking.sources import ContainerKey
 from deviceplugin.booking.supply import Supply
 
 __all__ = ["Allocation", "Ledger", "Owner", "allocation_name"]
+
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 class Owner(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -75,7 +79,7 @@ class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def amounts(self) -> dict[str, int]:
         """Units or percent on each of its GPUs, as capped."""
-        held = Counter(map(ids.gpu_of, self.all_ids))
+        held = _by_gpu(self.ids) + _by_gpu(self.extra)
         if self.shrunk_to is not None:
             return {uuid: min(self.shrunk_to, held[uuid]) for uuid in self.gpus}
         return {uuid: held[uuid] for uuid in self.gpus}
@@ -96,6 +100,12 @@ class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 @lru_cache(1024)
+def _by_gpu(some: frozenset[str]) -> Counter[str]:
+    """How many of each GPU; asked again and again of the same ids."""
+    return Counter(map(ids.gpu_of, some))
+
+
+@lru_cache(1024)
 def allocation_name(resource: str, some: frozenset[str]) -> str:
     """The same for the same ids: the folder's name, and how later calls find the entry."""
     text = "\n".join([resource, *sorted(some)])
@@ -109,6 +119,8 @@ class Ledger:
     """Usually one name; more only while a pod's containers re-use its init container's ids."""
     _special: dict[str, Allocation] = field(default_factory=dict)
     """Those for which ids are withdrawn: resized ones and whole GPUs."""
+    _by_pod: dict[tuple[str, str], dict[str, Allocation]] = field(default_factory=dict)
+    _by_uid: dict[str, dict[str, Allocation]] = field(default_factory=dict)
     changes: int = 0
     """Counts them, for whoever keeps something that was made from the entries."""
 
@@ -127,14 +139,24 @@ class Ledger:
         self._entries[name] = allocation
         if allocation.extra or allocation.whole:
             self._special[name] = allocation
+        alone = (name,)
         for each in allocation.all_ids:
-            self._by_id[each] = (*self._by_id.get(each, ()), name)
+            others = self._by_id.get(each)
+            self._by_id[each] = alone if others is None else (*others, name)
+        if (owner := allocation.owner) is not None:
+            self._by_pod.setdefault((owner.namespace, owner.pod), {})[name] = allocation
+            self._by_uid.setdefault(owner.uid, {})[name] = allocation
 
     def drop(self, name: str) -> None:
         self.changes += 1
         allocation = self._entries.pop(name, None)
         self._special.pop(name, None)
-        for each in allocation.all_ids if allocation is not None else ():
+        if allocation is None:
+            return
+        if (owner := allocation.owner) is not None:
+            _take_out(self._by_pod, (owner.namespace, owner.pod), name)
+            _take_out(self._by_uid, owner.uid, name)
+        for each in allocation.all_ids:
             left = tuple(another for another in self._by_id[each] if another != name)
             if left:
                 self._by_id[each] = left
@@ -177,9 +199,12 @@ class Ledger:
     def of_pod(self, owner: Owner) -> list[Allocation]:
         return [
             each
-            for each in self._entries.values()
+            for each in self._by_pod.get((owner.namespace, owner.pod), {}).values()
             if each.owner is not None and each.owner.is_pod_of(owner)
         ]
+
+    def of_uid(self, pod_uid: str) -> Iterable[Allocation]:
+        return self._by_uid.get(pod_uid, {}).values()
 
     def siblings(self, allocation: Allocation) -> list[Allocation]:
         """Everything of the same pod, itself included."""
@@ -236,3 +261,10 @@ class Ledger:
     def free(self, supply: Supply, resource: str, uuid: str) -> list[str]:
         """Ids of a GPU that nobody holds, in the order of their numbers."""
         return [each for each in supply.ids(resource, uuid) if each not in self._by_id]
+
+
+def _take_out(index: dict[_Key, dict[str, Allocation]], key: _Key, name: str) -> None:
+    entries = index[key]
+    del entries[name]
+    if not entries:
+        del index[key]

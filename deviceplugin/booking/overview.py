@@ -1,6 +1,6 @@
 """What containers hold, for everybody who only looks: metrics, the arbiter, the API server."""
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -128,10 +128,10 @@ def actual_of(pod_uid: str, ledger: Ledger, supply: Supply) -> Assignment | None
     return Assignment(found, supply.sharing.unit_mib) if found else None
 
 
-def _by_container(pod_uid: str, ledger: Iterable[Allocation]) -> dict[str, list[Allocation]]:
+def _by_container(pod_uid: str, ledger: Ledger) -> dict[str, list[Allocation]]:
     found: dict[str, list[Allocation]] = {}
-    for each in ledger:
-        if each.owner is not None and each.owner.uid == pod_uid and each.owner.container:
+    for each in ledger.of_uid(pod_uid):
+        if each.owner is not None and each.owner.container:
             found.setdefault(each.owner.container, []).append(each)
     return found
 

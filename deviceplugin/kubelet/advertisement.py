@@ -2,12 +2,15 @@
 
 import threading
 from collections.abc import Iterable
+from itertools import islice
 
 from deviceplugin.kubelet.proto import device_plugin_pb2 as api
 
 __all__ = ["HEALTHY", "UNHEALTHY", "Advertisement"]
 
 HEALTHY, UNHEALTHY = "Healthy", "Unhealthy"
+PIECE = 500
+"""How many ids are made into bytes together."""
 
 
 class Advertisement:
@@ -48,8 +51,11 @@ class Advertisement:
 
 
 def _message(devices: Iterable[tuple[str, bool]]) -> bytes:
-    message = api.ListAndWatchResponse()
-    for each, healthy in devices:
-        message.devices.add(ID=each, health=HEALTHY if healthy else UNHEALTHY)
-    serialized: bytes = message.SerializeToString()
-    return serialized
+    # Repeated fields in pieces are the same as in one; made at once, they would take megabytes.
+    rest, pieces = iter(devices), []
+    while some := list(islice(rest, PIECE)):
+        piece = api.ListAndWatchResponse()
+        for each, healthy in some:
+            piece.devices.add(ID=each, health=HEALTHY if healthy else UNHEALTHY)
+        pieces.append(piece.SerializeToString())
+    return b"".join(pieces)

@@ -8,6 +8,7 @@ from typing import Any
 
 import grpc
 
+from deviceplugin.booking.ids import RESOURCES
 from deviceplugin.booking.sources import ContainerKey, Held
 from deviceplugin.kubelet import wire
 from deviceplugin.kubelet.proto import pod_resources_pb2 as api
@@ -53,9 +54,9 @@ class PodResources:
         return self.list_now(max(0.1, deadline - time.monotonic()))
 
     def allocatable(self, timeout_s: float = BACKGROUND_TIMEOUT_S) -> dict[str, frozenset[str]]:
-        """All ids that plugins of this node advertise, by resource."""
-        request = api.AllocatableResourcesRequest()
-        return _by_resource(self._call("GetAllocatableResources", request, timeout_s).devices)
+        """All ids that other plugins of this node advertise, by resource."""
+        answer = self._call("GetAllocatableResources", api.AllocatableResourcesRequest(), timeout_s)
+        return _by_resource(each for each in answer.devices if each.resource_name not in RESOURCES)
 
     def close(self) -> None:
         self._channel.close()

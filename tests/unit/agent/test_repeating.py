@@ -1,6 +1,9 @@
 import threading
+import time
+from itertools import pairwise
 
 from deviceplugin.repeating import Repeating
+from tests.patience import eventually
 
 NEVER_S = 3600.0
 PATIENCE_S = 60.0
@@ -59,3 +62,14 @@ def test_a_round_that_does_not_end_is_overdue():
     assert repeating.overdue_s >= first_s
     gate.set()
     repeating.stop()
+
+
+def test_however_often_it_is_wanted_soon_some_time_passes_in_between():
+    rounds: list[float] = []
+    repeating = Repeating("rounds", NEVER_S, lambda: rounds.append(time.monotonic()), least_s=0.2)
+    repeating.start()
+    try:
+        eventually(lambda: repeating.soon() or len(rounds) >= 3)
+    finally:
+        repeating.stop()
+    assert all(later - earlier >= 0.2 for earlier, later in pairwise(rounds))
