@@ -22,7 +22,8 @@ __all__ = ["Screen", "summary"]
 Readings = Callable[[], dict[str, tuple[int, float]]]
 """Bytes and percent, by pod."""
 
-BAR = 20
+SHORTEST_BAR, LONGEST_BAR, BESIDE_BARS = 4, 20, 68
+"""Columns of each of the two bars, and of everything else in the table."""
 LINES = 9
 WIDTH = 118
 """Of the plain log and of pictures; a terminal has its own."""
@@ -77,7 +78,9 @@ class Screen:
         self._live: Live | None = None
         if console.is_terminal:
             self._live = Live(
-                console=console, get_renderable=self.render, refresh_per_second=8, transient=False
+                console=console,
+                get_renderable=lambda: self.render(console.width),
+                refresh_per_second=8,
             )
 
     def __enter__(self) -> "Screen":
@@ -116,14 +119,15 @@ class Screen:
         """Draws the table of this moment, if a picture is wanted."""
         if self._picture:
             console = Console(record=True, width=WIDTH, file=io.StringIO(), force_terminal=True)
-            console.print(self.render())
+            console.print(self.render(WIDTH))
             text = console.export_svg(title="aliquot demo", code_format=_PICTURE)
             self._picture.write_text(text)
 
     # What is drawn.
 
-    def render(self) -> RenderableType:
+    def render(self, width: int) -> RenderableType:
         readings = self.readings()
+        bar = max(SHORTEST_BAR, min((width - BESIDE_BARS) // 2, LONGEST_BAR))
         table = Table(box=None, pad_edge=False, header_style="bold")
         for name in ("pod", "phase", "GPU", "memory", "of asked", "compute", "of asked", "policy"):
             justify: Literal["left", "right"] = "right" if name == "of asked" else "left"
@@ -131,7 +135,7 @@ class Screen:
         with self._guard:
             rows, lines = list(self._rows.values()), list(self._lines)
         for row in rows:
-            table.add_row(*_cells(row, readings.get(row.part.name)))
+            table.add_row(*_cells(row, readings.get(row.part.name), bar))
         told = Table.grid(padding=(0, 2))
         for index, (when, text) in enumerate(lines, 1):
             told.add_row(when, Text(text, "bold" if index == len(lines) else ""))
@@ -140,7 +144,7 @@ class Screen:
         return Group(table, *reasons, Text(), told)
 
 
-def _cells(row: _Row, reading: tuple[int, float] | None) -> list[RenderableType]:
+def _cells(row: _Row, reading: tuple[int, float] | None, bar: int) -> list[RenderableType]:
     part = row.part
     cells: list[RenderableType] = [
         Text(part.name, "bold"),
@@ -153,19 +157,19 @@ def _cells(row: _Row, reading: tuple[int, float] | None) -> list[RenderableType]
     used_bytes, percent = reading
     return [
         *cells,
-        _bar(used_bytes / part.memory_bytes, 1.0),
+        _bar(bar, used_bytes / part.memory_bytes, 1.0),
         f"{used_bytes / GIB:.1f} of {part.memory_gib} GiB",
-        _bar(percent / 100.0, part.compute_percent / 100.0),
+        _bar(bar, percent / 100.0, part.compute_percent / 100.0),
         f"{percent:.1f} of {part.compute_percent} %",
         part.policy,
     ]
 
 
-def _bar(filled: float, mark: float) -> Text:
+def _bar(length: int, filled: float, mark: float) -> Text:
     """Green up to the mark, yellow beyond it; the mark is what was asked for."""
-    cells, edge = round(filled * BAR), round(mark * BAR)
+    cells, edge = round(filled * length), round(mark * length)
     bar = Text()
-    for place in range(BAR):
+    for place in range(length):
         if place < cells:
             bar.append("━", "green" if place < edge else "yellow")
         else:

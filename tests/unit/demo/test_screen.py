@@ -18,9 +18,9 @@ def log() -> tuple[Console, io.StringIO]:
     return Console(file=file, width=118), file
 
 
-def drawn(screen: Screen) -> str:
-    console, file = log()
-    console.print(screen.render())
+def drawn(screen: Screen, width: int = 118) -> str:
+    file = io.StringIO()
+    Console(file=file, width=width).print(screen.render(width))
     return file.getvalue()
 
 
@@ -50,6 +50,17 @@ def test_the_table_has_figures_of_who_runs_and_the_reason_of_who_waits():
     assert re.search(r"Running\s+1\s.*30\.0 of 30 GiB.*50\.0 of 50 %", rows["chat"])
     assert "render waits: no room" in drawn(screen)
     assert re.search(r"Pending\s+24 GiB\s+30 %", drawn(screen))
+
+
+def test_a_narrow_terminal_gets_shorter_bars_and_every_figure():
+    screen = Screen(log()[0])
+    screen.add(TRAIN)
+    screen.run("train", 0)
+    screen.readings = lambda: {"train": (10 * GIB, 98.2)}
+    row = drawn(screen, 80).splitlines()[1]
+    assert len(row) <= 80
+    assert re.search(r"10\.0 of 40 GiB.*98\.2 of 60 % +burst", row)
+    assert row.count("━") < drawn(screen).splitlines()[1].count("━")
 
 
 def test_who_has_started_waits_no_more_and_who_has_ended_has_no_figures():
