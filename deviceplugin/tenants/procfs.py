@@ -70,14 +70,18 @@ class ProcFs:
     def __init__(self, root: Path = Path("/proc")) -> None:
         self._root = root
 
-    def start_ticks(self, pid: int) -> int | None:
-        """When the process started; None when it is gone. Tells a pid's owners apart."""
+    def program(self, pid: int) -> tuple[bytes, ...] | None:
+        """Another one when a pid has a new owner, or its owner executes another program; None when
+        it is gone."""
         try:
-            text = (self._root / str(pid) / "stat").read_text(errors="replace")
-            # Field 22; the name in parentheses may itself hold spaces and parentheses.
-            return int(text.rpartition(")")[2].split()[19])
-        except (OSError, ValueError, IndexError):
+            with open(f"{self._root}/{pid}/stat", "rb", buffering=0) as file:
+                text = file.read()
+        except OSError:
             return None
+        # The name in parentheses may itself hold spaces and parentheses.
+        fields = text.rpartition(b")")[2].split()
+        # Fields 22, and 26 to 28: when it started, and where its code and its stack are.
+        return (*fields[19:20], *fields[23:26]) or None
 
     def view(self, pid: int) -> ProcessView | None:
         """None when it is gone, or hidden from us."""

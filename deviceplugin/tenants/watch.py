@@ -4,7 +4,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -22,6 +22,7 @@ from deviceplugin.tenants.judgement import (
     judge,
 )
 from deviceplugin.tenants.procfs import ProcessView, ProcFs, file_id
+from deviceplugin.tenants.rest import Rest
 from shim import limits, usage
 from shim.limits import LimitsError
 from shim.usage import UsageError
@@ -29,17 +30,17 @@ from shim.usage import UsageError
 __all__ = ["LOOK_S", "TenantWatch"]
 
 LOOK_S = 1.0
-"""With three looks for certainty, a breach is told within four seconds."""
+"""With one look of rest and three for certainty, a breach is told within five seconds."""
 
-VIEW_S = 10.0
-"""How long what /proc said of a process is believed; it may execute another program meanwhile."""
+VIEW_S = 60.0
+"""How long what /proc said of a program is believed; it may unload the shim meanwhile."""
 
 _log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    start_ticks: int
+    program: tuple[bytes, ...]
     at_s: float
     view: ProcessView
 
@@ -88,6 +89,7 @@ class TenantWatch(threading.Thread):
         self._known: dict[str, _Known] = {}
         self._suspects: list[ContainerAllocation] = []
         self._suspicions = Suspicions()
+        self._rest = Rest()
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -112,8 +114,10 @@ class TenantWatch(threading.Thread):
         # Whoever seemed to have too much is read before and after NVML: what was freed in between
         # still explains what NVML has seen.
         before = {each.id: _account(each) for each in self._suspects}
-        uses = self._uses()
-        allocations = {each.id: each for each in self._allocations()} if uses else {}
+        listed = self._uses()
+        self._forget_all_but({use.pid for use in listed})
+        uses = self._rest.awake(listed)
+        allocations = {each.id: each for each in self._allocations()} if listed else {}
         processes = self._processes({use.pid for use in uses})
         owners = attribute(processes, self._tenants_of(allocations))
         # Only those who use a GPU have their files read: others may be many.
@@ -128,6 +132,7 @@ class TenantWatch(threading.Thread):
             if allocations[name].memory_usage is not None
         }
         found = judge(uses, processes, owners, accounts, self._inodes())
+        self._rest.judged(uses, owners, found)
         suspects = {
             each.tenant.id for each in found if each.kind is Kind.NOT_BOOKED and each.tenant
         }
@@ -162,19 +167,23 @@ class TenantWatch(threading.Thread):
 
     def _processes(self, pids: Iterable[int]) -> Mapping[int, ProcessView]:
         now_s = time.monotonic()
-        seen: dict[int, _Seen] = {}
+        found: dict[int, ProcessView] = {}
         for pid in pids:
-            start_ticks = self._proc.start_ticks(pid)
-            if start_ticks is None:
+            program = self._proc.program(pid)
+            if program is None:
                 continue  # it has ended
             known = self._views.get(pid)
-            if known is None or known.start_ticks != start_ticks or known.is_stale(now_s):
+            if known is None or known.program != program or known.is_stale(now_s):
                 view = self._proc.view(pid)
-                known = _Seen(start_ticks, now_s, view) if view is not None else None
-            if known is not None:
-                seen[pid] = known
-        self._views = seen
-        return {pid: each.view for pid, each in seen.items()}
+                if view is None:
+                    continue
+                known = self._views[pid] = _Seen(program, now_s, view)
+            found[pid] = known.view
+        return found
+
+    def _forget_all_but(self, pids: Collection[int]) -> None:
+        for pid in self._views.keys() - pids:
+            del self._views[pid]
 
     def _inodes(self) -> frozenset[int]:
         inodes = set()

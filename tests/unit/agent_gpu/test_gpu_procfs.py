@@ -1,5 +1,7 @@
 """Whose a process is and what it has loaded, read from a tree that looks like /proc."""
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,8 +95,25 @@ def test_mounts_of_ours_are_kept(tmp_path: Path) -> None:
 def test_processes_that_are_gone_are_nothing(tmp_path: Path) -> None:
     proc = ProcFs(tmp_path)
     assert proc.view(7) is None
-    assert proc.start_ticks(7) is None
+    assert proc.program(7) is None
     process(tmp_path, 7)
-    assert proc.start_ticks(7) == 4711
+    assert proc.program(7) is not None
     (tmp_path / "7" / "stat").write_text("cut off")
-    assert proc.start_ticks(7) is None
+    assert proc.program(7) is None
+
+
+def test_a_process_that_executes_another_program_is_another_one(tmp_path: Path) -> None:
+    """Not the pid nor the time of its start tell that; where its code and its stack are does."""
+    line = "print(open('/proc/self/stat').read(), flush=True)"
+    script = f"{line}; import os, sys; os.execv(sys.executable, [sys.executable, '-c', {line!r}])"
+    printed = subprocess.run([sys.executable, "-c", script], capture_output=True, check=True).stdout
+    programs = []
+    (tmp_path / "7").mkdir()
+    for stat in filter(None, printed.splitlines()):
+        (tmp_path / "7" / "stat").write_bytes(stat)
+        programs.append(ProcFs(tmp_path).program(7))
+    first, second = programs
+    assert first is not None
+    assert second is not None
+    assert first[0] == second[0], "the same process"
+    assert first != second
