@@ -221,7 +221,7 @@ def agent_url(given: Settings, port: int) -> str:
     advertised = given.advertise_url
     if not advertised or "://" in advertised:
         return advertised
-    if given.listen is None or _is_loopback(given.listen[0]):
+    if given.listen is None or (_is_loopback(given.listen[0]) and not _is_loopback(advertised)):
         return ""
     is_v6 = ipaddress.ip_address(advertised).version == 6
     return f"http://[{advertised}]:{port}" if is_v6 else f"http://{advertised}:{port}"

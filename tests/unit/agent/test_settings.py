@@ -114,6 +114,7 @@ def test_the_documentation_has_the_table_as_it_is():
         ({"POD_IP": "10.1.2.3", "ALIQUOT_LISTEN": "0.0.0.0:0"}, "http://10.1.2.3:9999"),
         ({"POD_IP": "10.1.2.3", "ALIQUOT_LISTEN": "127.0.0.1:0"}, ""),
         ({"POD_IP": "10.1.2.3", "ALIQUOT_LISTEN": "[::1]:0"}, ""),
+        ({"POD_IP": "127.0.0.1", "ALIQUOT_LISTEN": "127.0.0.1:0"}, "http://127.0.0.1:9999"),
         ({"POD_IP": "10.1.2.3", "ALIQUOT_LISTEN": "off"}, ""),
     ],
 )
