@@ -29,17 +29,24 @@ class Unasked:
         tell: Callable[[PodRecord, str], None],
         *,
         after_s: float = 10.0,
+        every_s: float = 3.0,
         now_s: Callable[[], float] = time.time,
     ) -> None:
-        """`after_s`: how old a pod is before silence means anything."""
+        """`after_s`: how old a pod is before silence means anything. `every_s`: no two looks, each
+        through all pods without a node, are closer than this."""
         self._verbs = verbs
         self._tell = tell
         self._after_s = after_s
+        self._every_s = every_s
         self._now_s = now_s
+        self._next_look_s = 0.0
         self._looked_at: set[str] = set()
 
     def look(self) -> None:
         """Tells each such pod once what is missing."""
+        if time.monotonic() < self._next_look_s:
+            return
+        self._next_look_s = time.monotonic() + self._every_s
         found: list[tuple[PodRecord, str]] = []
         state = self._verbs.state
         with state.lock:

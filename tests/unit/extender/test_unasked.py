@@ -14,7 +14,7 @@ class Told:
         self.texts: dict[str, str] = {}
         self.count = 0
         self.now_s = 1_000_000.0
-        self.unasked = Unasked(self.verbs, self.tell, now_s=lambda: self.now_s)
+        self.unasked = Unasked(self.verbs, self.tell, every_s=0.0, now_s=lambda: self.now_s)
 
     def tell(self, pod, text: str) -> None:
         self.count += 1
