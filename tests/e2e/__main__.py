@@ -7,6 +7,9 @@ from tests.e2e.places import cache
 from tests.e2e.preflight import check_machine
 from tests.e2e.sandbox import clean_up, only_cluster, start_inside
 
+# One cluster for all tests, and an hour for the first one that waits for it on a crowded machine.
+OPTIONS = ("-v", "--no-header", "-p", "no:xdist", "--timeout=3600")
+
 
 def main() -> int:
     words = sys.argv[1:]
@@ -19,10 +22,7 @@ def main() -> int:
     images = prepare()
     with only_cluster() as lock:
         begin(images)
-        # A cluster is slow to answer, and one machine can hold only one.
-        pytest = start_inside(
-            [sys.executable, "-m", "pytest", "-v", "--no-header", "-p", "no:xdist", *words], lock
-        )
+        pytest = start_inside([sys.executable, "-m", "pytest", *OPTIONS, *words], lock)
         try:
             return pytest.wait()
         finally:

@@ -1,6 +1,7 @@
 """Pods share GPUs: each sees its slice, is refused at its cap, gets its compute, waits for room."""
 
 import json
+import re
 import subprocess
 import sys
 
@@ -9,11 +10,13 @@ import pytest
 from aliquot.protocol import names
 from tests.e2e.daemons import await_true
 from tests.e2e.installation import GPUS_A_NODE, Installation
+from tests.e2e.places import CHECKOUT
 from tests.e2e.workloads import Workloads, pod
 
 GIB_IN_MIB = 1024
 GIB_IN_UNITS = 4
 OUT_OF_MEMORY = 2
+EXAMPLES = list((CHECKOUT / "deploy/examples").glob("*.yaml"))
 
 
 def test_two_pods_share_one_gpu(installed: Installation, workloads: Workloads) -> None:
@@ -152,6 +155,17 @@ def test_the_webhook_says_how_to_do_it_right(
     answer = workloads.start(pod("wrong", "wait", annotations=annotations, **limits))  # type: ignore[arg-type]
     assert text in answer
     assert workloads.phase("wrong") == ""
+
+
+def test_the_examples_and_the_pod_of_the_readme_are_taken(installed: Installation) -> None:
+    """By API server and webhooks; their images are nowhere to be had."""
+    readme = (CHECKOUT / "README.md").read_text()
+    [shown] = re.findall(r"^```yaml\n(apiVersion: v1\nkind: Pod\n.+?)^```$", readme, re.M | re.S)
+    try_out = ("apply", "--dry-run=server", "--validate=strict", "-f")
+    answer = installed.cluster.kubectl(*try_out, "-", text=shown)
+    assert "pod/inference created" in answer
+    answer = installed.cluster.kubectl(*try_out, str(CHECKOUT / "deploy/examples"))
+    assert answer.count("created (server dry run)") >= len(EXAMPLES) > 0
 
 
 def test_a_second_apply_of_a_pod_with_a_quantity_changes_nothing(workloads: Workloads) -> None:
