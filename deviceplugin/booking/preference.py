@@ -228,15 +228,26 @@ def _best_fit(
     if len(fitting) < need.gpus:
         raise Refusal(_refusal(need, eligible, question, supply))
 
-    def waste(room: _Room) -> tuple[int, int, int]:
+    def waste(room: _Room) -> tuple[bool, int, int, int]:
         gpu = supply.gpu(room.uuid)
         return (
+            room.other_free < _likely_other(need, room, question, supply),
             room.amount - need.each,
             room.other_free - need.other_each,
             gpu.index if gpu is not None else 0,
         )
 
     return sorted(fitting, key=waste)[: need.gpus]
+
+
+def _likely_other(need: _Need, room: _Room, question: Question, supply: Supply) -> int:
+    """Of a pod that we cannot see: most want about as large a part of the one as of the other, and
+    a first half that leaves no room for the second is the pod's end."""
+    if question.admitted is not None and question.admitted.request is not None:
+        return 0
+    all_of_it = supply.count(question.resource, room.uuid)
+    other = supply.count(ids.other(question.resource), room.uuid)
+    return other * min(need.each, all_of_it) // all_of_it if all_of_it else 0
 
 
 def _take(

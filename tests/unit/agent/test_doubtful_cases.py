@@ -1,6 +1,7 @@
 """What the kubelet tells twice, late or not at all: nobody is over-booked, nobody mistaken."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -236,3 +237,23 @@ def test_whom_we_only_guessed_without_a_list_is_not_taken_for_gone_later(node: N
     node.kubelet.start(blind)
     held = {each.key.pod for each in node.allocator.allocations() if each.key}
     assert held >= {"blind", "next"}
+
+
+@pytest.mark.parametrize("first", [MEMORY, COMPUTE])
+def test_of_an_unknown_pod_the_first_half_goes_where_the_second_is_likely_to_fit(
+    tmp_path: Path, first: str
+) -> None:
+    """The tightest GPU by one resource has next to nothing of the other."""
+    node = Node(tmp_path, gpu(0, 100), gpu(1, 100))
+    node.run(memory=95 if first == COMPUTE else 60, compute=60 if first == COMPUTE else 95)
+    in_order = lambda wanted: wanted.sort(key=lambda each: each[0] != first)  # noqa: E731
+    node.kubelet.random.shuffle = in_order  # type: ignore[method-assign]
+    unknown = node.run(memory=30, compute=30, known=False)
+    assert node.gpus_of(unknown) == {1}
+
+
+def test_an_unknown_pod_is_packed_tightly_where_both_are_likely_to_fit(tmp_path: Path) -> None:
+    node = Node(tmp_path, gpu(0, 100), gpu(1, 100))
+    node.run(memory=50, compute=50)
+    for _ in range(2):
+        assert node.gpus_of(node.run(memory=25, compute=25, known=False)) == {0}
