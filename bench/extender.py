@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections import deque
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,7 @@ import msgspec
 from bench.extender_cluster import bound_pods, kinds, nodes, pages, pending_pod
 from bench.extender_cpu import measure_cpu
 from bench.extender_server import StoredServer
+from bench.viewer import Viewer, standing_agents
 
 __all__ = ["main", "measure"]
 
@@ -34,9 +36,13 @@ ALIVE = 200
 """Pods of the run that exist at a time."""
 
 
-def measure(node_count: int, pod_count: int, calls: int, seed: int) -> dict[str, Any]:
+def measure(
+    node_count: int, pod_count: int, calls: int, seed: int, agent_url: str = ""
+) -> dict[str, Any]:
+    """With `agent_url`, where all agents are, somebody looks at the dashboard meanwhile."""
     names = [f"gpu-node-{number:05}" for number in range(node_count)]
-    server = StoredServer(pages(nodes(node_count)), pages(bound_pods(pod_count, node_count, seed)))
+    bound = pages(bound_pods(pod_count, node_count, seed))
+    server = StoredServer(pages(nodes(node_count, agent_url)), bound)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     with tempfile.TemporaryDirectory(prefix="aliquot-bench-") as folder:
         process = subprocess.Popen(
@@ -50,11 +56,15 @@ def measure(node_count: int, pod_count: int, calls: int, seed: int) -> dict[str,
         )
         try:
             began_s = time.perf_counter()
-            client = _Client(_port(process))
+            port = _port(process)
+            client = _Client(port)
             client.await_ready()
             rebuild_s = time.perf_counter() - began_s
             before_s = _cpu_s(process.pid)
-            result = _schedule(client, server, names, calls, seed)
+            with Viewer(port) if agent_url else nullcontext() as viewer:
+                result = _schedule(client, server, names, calls, seed)
+            if viewer is not None:
+                result |= viewer.figures()
             cpu_s = _cpu_s(process.pid) - before_s
             metrics = client.call("GET", "/metrics", b"").decode()
             peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process.pid}/status").read_text())
@@ -228,12 +238,14 @@ def main() -> int:
     parser.add_argument("--pods-per-node", type=int, default=20, help="bound before the run")
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--viewer", action="store_true", help="somebody looks at the dashboard")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    results = [
-        measure(count, options.pods_per_node * count, options.calls, options.seed)
-        for count in map(int, options.nodes.split(","))
-    ]
+    with standing_agents() if options.viewer else nullcontext("") as agent_url:
+        results = [
+            measure(count, options.pods_per_node * count, options.calls, options.seed, agent_url)
+            for count in map(int, options.nodes.split(","))
+        ]
     if options.json:
         print(json.dumps(results, indent=2))
         return 0

@@ -62,14 +62,15 @@ def uuid_of(node: int, gpu: int) -> str:
     return f"GPU-{node:08x}-0000-4000-8000-{gpu:012x}"
 
 
-def nodes(count: int) -> Iterator[dict[str, Any]]:
+def nodes(count: int, agent_url: str = "") -> Iterator[dict[str, Any]]:
     for number in range(count):
         model = _MODELS[number % 4 == 0]
         gpus = tuple(
             GpuRecord(uuid_of(number, index), index, model, MEMORY_UNITS, memory_mib=81920, sms=108)
             for index in range(GPUS)
         )
-        found = inventory.encode(NodeInventory(gpus, links=_LINKS, driver="550.54"))
+        reported = NodeInventory(gpus, links=_LINKS, driver="550.54", agent_url=agent_url)
+        found = inventory.encode(reported)
         allocatable = {
             "cpu": "128",
             "memory": "1024Gi",
