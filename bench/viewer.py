@@ -30,16 +30,14 @@ GIB = 1 << 30
 @contextmanager
 def standing_agents() -> Iterator[str]:
     """The address that every node's inventory may name."""
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-m", "bench.viewer"], stdout=subprocess.PIPE, text=True
-    )
-    try:
-        assert process.stdout is not None
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.kill()
-        process.wait()
-        process.stdout.close()
+    ) as process:
+        try:
+            assert process.stdout is not None
+            yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
 
 
 class Viewer:
@@ -101,7 +99,7 @@ def _node(*, history: bool) -> NodeView:
         )
         for index in range(GPUS)
     )
-    steps = [1234567.89] * STEPS
+    steps: list[float | None] = [1234567.89] * STEPS
     past = History(
         step_s=60,
         end_at=time.time(),
