@@ -1,11 +1,13 @@
 """Free shares of GPUs, and the choice of devices on a node by cost and by links."""
 
+from functools import lru_cache
+
 import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_ext.placement.cluster import Cluster
 from scheduler_ext.placement.inventory import Link
-from scheduler_ext.placement.links import best_sets, device_sets
+from scheduler_ext.placement.links import LinkTable, best_sets, device_sets
 from scheduler_ext.placement.request import Request
 
 # Small against any cost in milli GPU: it only decides between devices that cost the same.
@@ -56,8 +58,14 @@ def _pull_of_partners(cluster: Cluster, rows: NDArray[np.int64]) -> NDArray[np.f
         if not links:
             continue
         here = np.flatnonzero(cluster.topology[rows] == topology)
-        level = np.array(links, dtype=np.float64)
-        np.fill_diagonal(level, 0)
+        level = _link_levels(links)
         free = cluster.compute_free_milli[rows[here], :count] == 1000
         pull[here, :count] = _LINK_TIE_BREAK * (free @ level)
     return pull
+
+
+@lru_cache(maxsize=256)
+def _link_levels(links: LinkTable) -> NDArray[np.float64]:
+    level = np.array(links, dtype=np.float64)
+    np.fill_diagonal(level, 0)
+    return level

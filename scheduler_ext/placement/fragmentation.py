@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from scheduler_ext.placement.cluster import Cluster
-from scheduler_ext.placement.devices import choose_devices, memory_milli
+from scheduler_ext.placement.devices import choose_devices
 from scheduler_ext.placement.holes import unlearned_hole_values
 from scheduler_ext.placement.policy import Scores
 from scheduler_ext.placement.request import Request
@@ -99,7 +99,7 @@ class Fragmentation:
     def _hole_worth(self, nodes: Nodes) -> NDArray[np.float64]:
         if self._lesson:
             return hole_worth(self._lesson, nodes)
-        return self._unlearned.of(nodes.compute, memory_milli(nodes.memory, nodes.total))
+        return self._unlearned.of(nodes.compute, nodes.memory_milli)
 
     def _has_new_kinds(self, cluster: Cluster) -> bool:
         """A lesson covers the GPU kinds it was drawn for; nodes that come and go are no reason."""

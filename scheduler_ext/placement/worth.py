@@ -26,32 +26,36 @@ class Nodes:
     model: NDArray[np.int64]  # B x D
     cpu: NDArray[np.int64]  # B
     host_memory: NDArray[np.int64]  # B
+    memory_milli: NDArray[np.float64]  # B x D, free memory as thousandths of the GPU's own
 
     @classmethod
     def of(cls, cluster: Cluster, rows: NDArray[np.int64]) -> "Nodes":
+        free, total = cluster.gpu_memory_free[rows], cluster.gpu_memory[rows]
         return cls(
             cluster.compute_free_milli[rows],
-            cluster.gpu_memory_free[rows],
-            cluster.gpu_memory[rows],
+            free,
+            total,
             cluster.model[rows],
             cluster.cpu_free_milli[rows],
             cluster.memory_free_mib[rows],
+            memory_milli(free, total),
         )
 
     def after(self, request: Request, devices: NDArray[np.bool_]) -> "Nodes":
         """With one share of the request taken from each of these devices."""
-        asked = request.gpu_memory_units
-        memory = self.total if asked is None else np.full_like(self.total, asked)
+        asked = self.total if request.gpu_memory_units is None else request.gpu_memory_units
+        memory = np.where(devices, self.memory - asked, self.memory)
         return replace(
             self,
             compute=np.where(devices, self.compute - request.compute_milli, self.compute),
-            memory=np.where(devices, self.memory - memory, self.memory),
+            memory=memory,
+            memory_milli=memory_milli(memory, self.total),
             cpu=self.cpu - request.cpu_milli,
             host_memory=self.host_memory - request.memory_mib,
         )
 
     def shares(self) -> NDArray[np.float32]:
-        share = (self.compute + memory_milli(self.memory, self.total)) / 2
+        share = (self.compute + self.memory_milli) / 2
         return share.astype(np.float32)
 
     def wholly_free(self) -> NDArray[np.bool_]:
@@ -63,7 +67,7 @@ class Nodes:
 
 def hole_worth(lesson: Lesson, nodes: Nodes) -> NDArray[np.float64]:
     """B x D: the value of each hole, more where pinned pods compete for the model."""
-    memory = memory_milli(nodes.memory, nodes.total)
+    memory = nodes.memory_milli
     worth = np.zeros(nodes.compute.shape)
     for total, holes in lesson.holes.items():
         here = nodes.total == total
