@@ -25,6 +25,11 @@ class Group:
         server.wait_for(lambda: len(extender.state.group("default", "training")) == 3)
         self.chosen = [scheduler.choose(each, NODES) for each in self.pods]
         assert all(self.chosen)
+        # Those that did not come first are woken, once; a test's faults are not meant for that.
+        server.wait_for(lambda: self.is_woken(1) and self.is_woken(2))
+
+    def is_woken(self, number: int) -> bool:
+        return names.RETRY in self.stored(number)["metadata"]["annotations"]
 
     def bind(self) -> list[str]:
         """All bind calls at once, as kube-scheduler makes them; their errors."""
