@@ -19,18 +19,20 @@ ATTEMPTS = 10
 
 DRIVER = "/usr/local/lib/aliquot/driver/libcuda.so.1"
 
-# A program that goes on while its account is attacked.
-RUNNING = """
-client see take=1024 wait > /tmp/said &
-until grep waiting /tmp/said; do sleep 0.2; done
-cat /tmp/said
+# A program that goes on while its account is attacked; what it said is told afterwards.
+BEFORE = """
+client see take=1024 fill wait > /tmp/said &
+until grep -q waiting /tmp/said; do sleep 0.2; done
 """
-
-DAMAGE = f"""{RUNNING}
-dd if=/dev/urandom of=/run/aliquot/memory/usage bs=1k count=8 seek=1 conv=notrunc
-client fill
+AFTERWARDS = """
+cat /tmp/said
 wait
 """
+
+DAMAGE = f"""{BEFORE}
+dd if=/dev/urandom of=/run/aliquot/memory/usage bs=1k count=8 seek=1 conv=notrunc
+client take=1024 > /tmp/second 2>&1
+{AFTERWARDS}"""
 
 REWRITE = """
 for limits in /etc/aliquot/*/limits; do
@@ -81,11 +83,11 @@ REPORTED = {
     "takes more than its cap past the shim": (OWN_LOADER + f"{BEYOND_CAP} wait", "over-cap"),
     "keeps below its cap, but without the shim": (OWN_LOADER + "take=512 wait", "shim-missing"),
     "wipes its account": (
-        f"{RUNNING} head -c 65536 /dev/zero > /run/aliquot/memory/usage; wait",
+        f"{BEFORE} head -c 65536 /dev/zero > /run/aliquot/memory/usage; {AFTERWARDS}",
         "account-damaged",
     ),
     "removes its account": (
-        f"{RUNNING} rm -f /run/aliquot/memory/usage; wait",
+        f"{BEFORE} rm -f /run/aliquot/memory/usage; {AFTERWARDS}",
         "account-damaged",
     ),
 }
