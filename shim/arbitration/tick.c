@@ -24,7 +24,7 @@ enum {
 static const uint64_t PAUSES_NS[] = {
     [ARBITER_IDLE] = 100000000,
     [ARBITER_BUSY] = 50000000,
-    [ARBITER_LENDING] = 25000000,
+    [ARBITER_LENDING] = 30000000,
 };
 
 /* --- reading ------------------------------------------------------------------------------- */

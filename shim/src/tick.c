@@ -98,6 +98,15 @@ static bool is_useless(const struct probe *probe, struct cost *cost, int64_t spa
     return doubtful && deferred <= PUT_OFF_MAX;
 }
 
+/* What this launch took counts, not the mean: a budget that grows while it runs must have room. */
+static void note_longest(struct meter *meter, int64_t took_ns)
+{
+    int64_t longest_ns = meter->longest_ns - meter->longest_ns / 64;
+    if (took_ns > longest_ns)
+        longest_ns = took_ns < LONGEST_NS ? took_ns : LONGEST_NS;
+    cost_set(meter->longest_ns, longest_ns);
+}
+
 static void take_span(struct probe *probe, int64_t span_ns)
 {
     struct meter *meter = probe->meter;
@@ -108,15 +117,11 @@ static void take_span(struct probe *probe, int64_t span_ns)
     if (span_ns < 0 || __atomic_load_n(&cost->key, __ATOMIC_ACQUIRE) != probe->key ||
         is_useless(probe, cost, span_ns))
         return;
-    int64_t estimate_ns = cost_get(cost->estimate_ns);
-    int64_t longest_ns = meter->longest_ns - meter->longest_ns / 64;
-    if (estimate_ns > longest_ns)
-        longest_ns = estimate_ns < LONGEST_NS ? estimate_ns : LONGEST_NS;
-    cost_set(meter->longest_ns, longest_ns);
     meter->occupied_ns += (uint64_t)span_ns * (uint64_t)probe->window.launches;
     span_ns -= probe->idle_ns;
     int64_t correction_ns =
         cost_learn(cost, &probe->window, span_ns, quality_of(probe, span_ns), tick_now_ns);
+    note_longest(meter, cost_get(cost->last_ns));
     if (probe->tail != NULL && cost_get(meter->several_streams))
         correction_ns =
             stream_correct(meter, probe->tail, correction_ns, (int64_t)tick_now_ns - meter->lag_ns);
