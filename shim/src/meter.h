@@ -52,6 +52,7 @@ struct meter {
     bool open;             /* the device has an account; set once */
     bool shared;           /* others, of whatever container, use the device as well */
     bool unbounded;        /* the whole device is guaranteed: any queue will do */
+    bool stalled;          /* the queue has not moved for long: it may wait for the next launch */
     bool measure;          /* the next launch shall be measured */
     bool several_streams;  /* charge the union of what overlaps */
     uint32_t unknown;      /* measured launches of unknown cost that are not in yet */
@@ -72,6 +73,8 @@ struct meter {
     int64_t queued_ns;  /* charged behind the oldest launch that is measured and unfinished */
     int64_t
         doubtful_ns[METER_DOUBTS]; /* charged by spans that were longer than expected, by tick */
+    uint64_t head_ns; /* mark before the oldest launch that was unfinished at the last tick ... */
+    uint64_t head_since_ns; /* ... and since when it is that one */
     int64_t finished_ns;  /* charged up to the oldest launch that was unfinished at the last tick */
     int64_t reported_ns;  /* GPU time used, as others were last told */
     uint64_t occupied_ns; /* since the last report: measured spans, waiting included */

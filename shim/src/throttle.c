@@ -119,7 +119,7 @@ static bool may_launch(const struct meter *meter, const struct cost *cost, uint6
 {
     if (is_blind(meter, cost) && waited_ns < BLIND_NS)
         return false;
-    if (cost_is_risky(cost) && !__atomic_load_n(&meter->unbounded, __ATOMIC_RELAXED))
+    if (cost_is_risky(cost) && !cost_get(meter->unbounded) && !cost_get(meter->stalled))
         return false;
     return __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED) >
            __atomic_load_n(&meter->floor_ns, __ATOMIC_RELAXED);

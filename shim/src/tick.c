@@ -35,6 +35,9 @@ enum {
     SEVERAL_TICKS = 250,      /* streams unused for so many ticks are forgotten */
 };
 
+/* A queue that has not moved for so long waits for more than a kernel. */
+static const uint64_t STALL_NS = 3000000000;
+
 /* What the probes of a meter say, collected during one tick. */
 static struct {
     uint64_t oldest_ns; /* mark before the oldest unfinished one; UINT64_MAX: none is */
@@ -163,7 +166,7 @@ static void end_filling(void)
 /* How much may be launched on top of what was unfinished at the last tick. */
 static void bound_borrowed(struct meter *meter)
 {
-    if (!terms[number_of(meter)].borrowed)
+    if (!terms[number_of(meter)].borrowed || meter->stalled)
         return;
     int64_t queued = meter_charged(meter) - meter->finished_ns;
     int64_t balance = __atomic_load_n(&meter->balance_ns, __ATOMIC_RELAXED);
@@ -203,14 +206,30 @@ static void give_back(struct meter *meter)
         meter_credit(meter, -queued - balance);
 }
 
+/*
+ * Programs may queue work behind something that only they let go on, with a later launch or after
+ * all launches: what is held back then is held back for ever. The share holds without the bound.
+ */
+static void note_stall(struct meter *meter)
+{
+    unsigned i = number_of(meter);
+    if (!pending[i].any || pending[i].oldest_ns != meter->head_ns) {
+        meter->head_ns = pending[i].oldest_ns;
+        meter->head_since_ns = tick_now_ns;
+    }
+    cost_set(meter->stalled, tick_now_ns - meter->head_since_ns > STALL_NS);
+}
+
 /* Bounds what lies behind the oldest unfinished launch. */
 static void bound_queue(struct meter *meter)
 {
     unsigned i = number_of(meter);
+    note_stall(meter);
     meter->finished_ns = pending[i].any ? pending[i].oldest_charged_ns : meter_charged(meter);
     int64_t queued = meter_charged(meter) - meter->finished_ns;
     __atomic_store_n(&meter->queued_ns, queued > 0 ? queued : 0, __ATOMIC_RELAXED);
-    bool full = queued > (terms[i].borrowed ? LENT_QUEUE_NS : QUEUE_NS) && !terms[i].whole;
+    bool full = queued > (terms[i].borrowed ? LENT_QUEUE_NS : QUEUE_NS) && !terms[i].whole &&
+                !meter->stalled;
     __atomic_store_n(&meter->floor_ns, full ? FLOOR_CLOSED : 0, __ATOMIC_RELAXED);
     bound_borrowed(meter);
 }
