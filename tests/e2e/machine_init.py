@@ -27,12 +27,17 @@ def _mount(*words: str | Path) -> None:
 def _own_file_systems(folder: Path) -> None:
     """What the machine writes stays in its folder, and nothing of the host's is changed."""
     _mount("-t", "tmpfs", "-o", "mode=755,size=512m", "tmpfs", "/run")
-    for name in ("etc", "var", "dev"):
-        upper, work = folder / "disk" / name, folder / "overlay" / name
+    # The folder may itself be below /var, and no overlay can lie on another one.
+    own = Path("/run/machine")
+    own.mkdir()
+    _mount("--bind", folder, own)
+    for name in ("etc", "dev", "var"):
+        upper, work = own / "disk" / name, own / "overlay" / name
         upper.mkdir(parents=True, exist_ok=True)
         work.mkdir(parents=True, exist_ok=True)
         options = f"lowerdir=/{name},upperdir={upper},workdir={work}"
         _mount("-t", "overlay", "-o", options, "overlay", f"/{name}")
+    _mount("--bind", own, folder)
     _mount("-t", "devpts", "-o", "newinstance,ptmxmode=666,mode=620", "devpts", "/dev/pts")
     # The kubelet measures the file system below its folder, and does not know overlays.
     kubelet = folder / "kubelet"
