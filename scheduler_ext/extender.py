@@ -104,18 +104,20 @@ class Extender:
             lambda: self._certificate_ends_s,
         )
         self.metrics.read(sampler.sample)
-        routes = Service(self.verbs, binder, self.metrics, self.not_ready).routes()
-        routes += webhook_routes(settings, self.state)
+        service = Service(self.verbs, binder, self.metrics, self.not_ready)
         self._dashboard = Dashboard(self.state)
         views = view_routes(self._dashboard, self.not_ready)
         host, port = settings.listen
-        self._server = Server(routes + views, host=host, port=port, limits=limits)
+        webhook = webhook_routes(settings, self.state)
+        routes = service.routes() + webhook + views
+        self._server = Server(routes, host=host, port=port, limits=limits)
         self._page_server = _page_server(settings.dashboard, views)
-        self._routes = routes
+        # Where the API server calls from is unknown, so every pod reaches this port.
+        self._tls_routes = webhook + service.open_routes()
         self._limits = limits
         self._tls_address = settings.listen_tls
-        service = f"{settings.webhook_service}.{settings.namespace}.svc"
-        self._keeper = CertificateKeeper(client, [service], self._renew)
+        host_name = f"{settings.webhook_service}.{settings.namespace}.svc"
+        self._keeper = CertificateKeeper(client, [host_name], self._renew)
         self._serving: ServingContext | None = None
         self._tls_server: Server | None = None
         self._starter = threading.Thread(target=self._start, name="start", daemon=True)
@@ -212,7 +214,11 @@ class Extender:
             self._serving = ServingContext(material)
             host, port = self._tls_address
             self._tls_server = Server(
-                self._routes, host=host, port=port, tls=self._serving.context, limits=self._limits
+                self._tls_routes,
+                host=host,
+                port=port,
+                tls=self._serving.context,
+                limits=self._limits,
             )
             self._tls_server.start()
 

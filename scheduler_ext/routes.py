@@ -50,12 +50,19 @@ class Service:
         self._not_ready = not_ready
 
     def routes(self) -> list[Route]:
+        """For kube-scheduler and for administrators: whoever can call these can place pods."""
         return [
             Route("POST", f"{VERBS_PREFIX}/filter", self._verb("filter", self._filter)),
             Route("POST", f"{VERBS_PREFIX}/prioritize", self._verb("prioritize", self._prioritize)),
             Route("POST", f"{VERBS_PREFIX}/preempt", self._verb("preempt", self._preempt)),
             Route("POST", f"{VERBS_PREFIX}/bind", self._verb("bind", self._bind)),
             Route("GET", "/explain", self._explain),
+            *self.open_routes(),
+        ]
+
+    def open_routes(self) -> list[Route]:
+        """For everybody in the cluster."""
+        return [
             Route("GET", "/metrics", self._metrics_text),
             Route("GET", "/livez", lambda *_: _text("ok")),
             Route("GET", "/readyz", self._ready),

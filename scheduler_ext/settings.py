@@ -52,7 +52,7 @@ ROWS = (
     Row("listen", "listen", "ADDRESS", ":9420", address,
         "HTTP: kube-scheduler's verbs, /explain, /view, /metrics, /readyz, /livez"),
     Row("listen_tls", "listen-tls", "ADDRESS", ":9443", or_off(address),
-        "HTTPS: the admission webhook and all of the above but /view; off for none"),
+        "HTTPS: the admission webhook, /metrics, /readyz, /livez; off for none"),
     Row("dashboard", "dashboard", "ADDRESS", ":9430", or_off(address),
         "HTTP: the web page and /view, and nothing else; off for none"),
     Row("kubeconfig", "kubeconfig", "FILE", "", path,

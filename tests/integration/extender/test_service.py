@@ -236,6 +236,12 @@ def test_the_webhook_answers_over_tls_with_a_certificate_of_its_own(server, star
         answer = line.getresponse()
         assert answer.status == 400
         assert "AdmissionReview" in json.loads(answer.read())["error"]
+        # Every pod reaches this port: nobody may place pods by it, or read why they wait.
+        for method, path in (("POST", "/scheduler/bind"), ("GET", "/explain"), ("GET", "/view")):
+            line.request(method, path, "{}")
+            answer = line.getresponse()
+            answer.read()
+            assert answer.status == 404
     finally:
         line.close()
 
