@@ -20,7 +20,7 @@ from simgpu.node import Node
 __all__ = ["measure"]
 
 LIBRARY = "libaliquot.so"
-COUNTED = 100_000
+COUNTED = 500_000
 TIMED = 2_000_000
 
 
@@ -66,6 +66,8 @@ def _collected(
         [
             "valgrind",
             "--tool=callgrind",
+            # Else the launching thread keeps the ticker from ever running on a quiet machine.
+            "--fair-sched=yes",
             "--compress-strings=no",
             "--compress-pos=no",
             f"--callgrind-out-file={profile}",

@@ -31,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     from scheduler_ext.extender import Extender
 
     # kube-scheduler waits for verbs; what is watched meanwhile can give way sooner than by default.
-    sys.setswitchinterval(0.001)
+    sys.setswitchinterval(0.0001)
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())

@@ -15,7 +15,7 @@ from deviceplugin.telemetry.sample import Look
 
 __all__ = ["NOTE_S", "Viewer", "node_view"]
 
-NOTE_S = 10.0
+NOTE_S = 15.0
 """How often the node is looked at for its history, also when nobody watches."""
 
 FRESH_S = 1.0
