@@ -132,6 +132,10 @@ class Scheduler:
     # Turns.
 
     def _run(self) -> None:
+        with self._changed:
+            # Who does not know all nodes and pods yet would say that a pod fits nowhere.
+            while not self._stopping and not all(each.synced.is_set() for each in self._watches):
+                self._changed.wait(0.02)
         while True:
             with self._changed:
                 while not self._stopping and self._queue.next(time.monotonic()) is None:
