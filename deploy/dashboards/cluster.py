@@ -1,6 +1,6 @@
 """The cluster: how much of all GPUs is held, how much of that is used, and what is wrong."""
 
-from deploy.dashboards.grafana import Column, Dashboard, Panel, Query, Row
+from deploy.dashboards.grafana import Column, Dashboard, Panel, Query, Row, number, part
 
 __all__ = ["CLUSTER"]
 
@@ -17,95 +17,43 @@ def _sum(metric: str) -> str:
 _STATS = Row(
     "Now",
     (
-        Panel(
-            "GPUs",
-            (Query(f"count({_GPUS} (aliquot_gpu_usable))"),),
-            kind="stat",
-            width=3,
-            height=4,
-        ),
-        Panel(
+        number("GPUs", f"count({_GPUS} (aliquot_gpu_usable))", width=3),
+        number(
             "Unusable GPUs",
-            (Query(f"sum(1 - {_GPUS} (aliquot_gpu_usable))"),),
-            kind="stat",
+            f"sum(1 - {_GPUS} (aliquot_gpu_usable))",
             width=3,
-            height=4,
             steps=((1, "red"),),
         ),
-        Panel(
+        number(
             "Containers",
-            (
-                Query(
-                    "count(count by (namespace, pod, container) "
-                    "(aliquot_container_compute_share_ratio)) or vector(0)"
-                ),
-            ),
-            kind="stat",
+            "count(count by (namespace, pod, container) "
+            "(aliquot_container_compute_share_ratio)) or vector(0)",
             width=3,
-            height=4,
         ),
-        Panel(
-            "Waiting pods",
-            (Query("max(aliquot_extender_waiting_pods)"),),
-            kind="stat",
-            width=3,
-            height=4,
-            steps=((1, "orange"),),
+        number(
+            "Waiting pods", "max(aliquot_extender_waiting_pods)", width=3, steps=((1, "orange"),)
         ),
-        Panel(
+        part(
             "Memory held",
-            (
-                Query(
-                    f"{_sum('aliquot_gpu_memory_held_bytes')}"
-                    f" / {_sum('aliquot_gpu_memory_advertised_bytes')}"
-                ),
-            ),
-            kind="gauge",
-            unit="percentunit",
+            f"{_sum('aliquot_gpu_memory_held_bytes')}"
+            f" / {_sum('aliquot_gpu_memory_advertised_bytes')}",
             width=3,
-            height=4,
-            most=1,
         ),
-        Panel(
+        part(
             "Memory used",
-            (
-                Query(
-                    f"{_sum('aliquot_gpu_memory_used_bytes')} / {_sum('aliquot_gpu_memory_bytes')}"
-                ),
-            ),
-            kind="gauge",
-            unit="percentunit",
+            f"{_sum('aliquot_gpu_memory_used_bytes')} / {_sum('aliquot_gpu_memory_bytes')}",
             width=3,
-            height=4,
-            most=1,
         ),
-        Panel(
+        part(
             "Compute held",
-            (
-                Query(
-                    f"{_sum('aliquot_gpu_compute_held_ratio')}"
-                    f" / {_sum('aliquot_gpu_compute_advertised_ratio')}"
-                ),
-            ),
-            kind="gauge",
-            unit="percentunit",
+            f"{_sum('aliquot_gpu_compute_held_ratio')}"
+            f" / {_sum('aliquot_gpu_compute_advertised_ratio')}",
             width=3,
-            height=4,
-            most=1,
         ),
-        Panel(
+        part(
             "Compute used",
-            (
-                Query(
-                    "sum(gpu:aliquot_compute_busy:ratio_rate5m)"
-                    f" / count({_GPUS} (aliquot_gpu_usable))"
-                ),
-            ),
-            kind="gauge",
-            unit="percentunit",
+            f"sum(gpu:aliquot_compute_busy:ratio_rate5m) / count({_GPUS} (aliquot_gpu_usable))",
             width=3,
-            height=4,
-            most=1,
         ),
     ),
 )

@@ -4,7 +4,18 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["DATASOURCE", "Column", "Dashboard", "Panel", "Query", "Row", "Variable", "render"]
+__all__ = [
+    "DATASOURCE",
+    "Column",
+    "Dashboard",
+    "Panel",
+    "Query",
+    "Row",
+    "Variable",
+    "number",
+    "part",
+    "render",
+]
 
 DATASOURCE = {"type": "prometheus", "uid": "${datasource}"}
 TAG = "aliquot"
@@ -14,6 +25,8 @@ GRID = 24
 """Columns of Grafana's grid."""
 
 Json = dict[str, Any]
+Steps = tuple[tuple[float, str], ...]
+"""From which value on which colour; green below."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +54,22 @@ class Panel:
     height: int = 8
     stack: bool = False
     most: float | None = None
-    steps: tuple[tuple[float, str], ...] = ()
-    """From which value on which colour; green below."""
+    steps: Steps = ()
     columns: dict[str, Column] = field(default_factory=dict)
     """Of tables, by label, or by `Value #A` and so on for the queries; others are hidden."""
     about: str = ""
+
+
+def number(title: str, expr: str, *, width: int, unit: str = "short", steps: Steps = ()) -> Panel:
+    """One number in large letters."""
+    return Panel(title, (Query(expr),), kind="stat", unit=unit, width=width, height=4, steps=steps)
+
+
+def part(title: str, expr: str, *, width: int) -> Panel:
+    """How much of a whole, from 0 to 1, as a dial."""
+    return Panel(
+        title, (Query(expr),), kind="gauge", unit="percentunit", width=width, height=4, most=1
+    )
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,6 @@
 """The extender: who waits and why, how quick it is, and how fresh its picture."""
 
-from deploy.dashboards.grafana import Dashboard, Panel, Query, Row
+from deploy.dashboards.grafana import Dashboard, Panel, Query, Row, number
 
 __all__ = ["SCHEDULER"]
 
@@ -17,53 +17,29 @@ def _quantile(part: float) -> str:
 _NOW = Row(
     "Now",
     (
-        Panel(
-            "Ready replicas",
-            (Query("sum(aliquot_extender_ready)"),),
-            kind="stat",
-            width=4,
-            height=4,
+        number("Ready replicas", "sum(aliquot_extender_ready)", width=4),
+        number("Leaders", "sum(aliquot_extender_leader)", width=4, steps=((2, "red"),)),
+        number(
+            "Waiting pods", "max(aliquot_extender_waiting_pods)", width=4, steps=((1, "orange"),)
         ),
-        Panel(
-            "Leaders",
-            (Query("sum(aliquot_extender_leader)"),),
-            kind="stat",
-            width=4,
-            height=4,
-            steps=((2, "red"),),
-        ),
-        Panel(
-            "Waiting pods",
-            (Query("max(aliquot_extender_waiting_pods)"),),
-            kind="stat",
-            width=4,
-            height=4,
-            steps=((1, "orange"),),
-        ),
-        Panel(
+        number(
             "Longest wait",
-            (Query("max(aliquot_extender_longest_wait_seconds)"),),
-            kind="stat",
-            unit="s",
+            "max(aliquot_extender_longest_wait_seconds)",
             width=4,
-            height=4,
+            unit="s",
             steps=((600, "orange"), (1800, "red")),
         ),
-        Panel(
+        number(
             "Nodes left out",
-            (Query("count(count by (node) (aliquot_extender_node_left_out)) or vector(0)"),),
-            kind="stat",
+            "count(count by (node) (aliquot_extender_node_left_out)) or vector(0)",
             width=4,
-            height=4,
             steps=((1, "red"),),
         ),
-        Panel(
+        number(
             "Certificate ends in",
-            (Query("min(aliquot_extender_certificate_expiry_timestamp_seconds) - time()"),),
-            kind="stat",
-            unit="s",
+            "min(aliquot_extender_certificate_expiry_timestamp_seconds) - time()",
             width=4,
-            height=4,
+            unit="s",
         ),
     ),
 )
