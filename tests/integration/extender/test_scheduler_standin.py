@@ -139,3 +139,21 @@ def test_a_new_node_helps_who_waits(server: ApiServer, start: Start, schedule: A
     wait_condition(server, second)
     server.add(gpu_node("n2", 1))
     assert wait_bound(server, second) == "n2"
+
+
+def test_nobody_is_told_that_there_are_no_nodes_before_the_nodes_are_known(
+    server: ApiServer, start: Start, schedule: Any
+):
+    server.add(gpu_node("n1"))
+    extender = start()
+    path = arrive(server, "early", 16, 30)
+    nodes = server.hold(method="GET", path="/api/v1/nodes")
+    # A watch begins when the list has been taken in: the pod is known by then.
+    pods = server.hold(method="WATCH", path="/api/v1/pods")
+    schedule(extender)
+    assert nodes.reached.wait(60)
+    assert pods.reached.wait(60)
+    pods.open()
+    nodes.open()
+    assert wait_bound(server, path) == "n1"
+    assert events(server, "FailedScheduling") == []
