@@ -44,7 +44,7 @@ check: native ## style, types, layers, generated files
 	@git ls-files '*.c' '*.h' | xargs $(BIN)/clang-format --dry-run --Werror
 	@$(BIN)/python -m shim.coverage
 	@$(BIN)/python -m deviceplugin.kubelet.proto --check
-	@$(BIN)/python -m deploy.check
+	@PATH="$$PATH:$$($(BIN)/python -m tests.e2e --path)" $(BIN)/python -m deploy.check
 
 format: $(VENV)/.ready ## rewrites Python and C in the house style
 	@$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .

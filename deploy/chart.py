@@ -1,17 +1,14 @@
 """Compares what the Helm chart makes with what kustomize makes: two roads to one installation."""
 
-import os
 import re
-import shutil
 import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-__all__ = ["differences"]
+__all__ = ["CHART", "differences", "faults"]
 
 CHART = Path(__file__).parent / "helm" / "aliquot"
 NAMESPACE = "aliquot-system"
@@ -21,12 +18,17 @@ MARKS = ("app.kubernetes.io/managed-by", "helm.sh/chart", "app.kubernetes.io/ins
 Object = dict[str, Any]
 
 
-def differences(overlay: str, kustomized: list[Object], *values: str) -> Iterator[str]:
+def faults(helm: str) -> Iterator[str]:
+    """What helm itself finds wrong."""
+    linted = subprocess.run(
+        [helm, "lint", "--strict", "--quiet", CHART], check=False, capture_output=True, text=True
+    )
+    if linted.returncode:
+        yield f"helm lint: {(linted.stdout + linted.stderr).strip()}"
+
+
+def differences(helm: str, overlay: str, kustomized: list[Object], *values: str) -> Iterator[str]:
     """`values` are set besides, such as `evict=true`."""
-    helm = os.environ.get("HELM") or shutil.which("helm")
-    if helm is None:
-        print("deploy: no helm on the PATH; the chart is not compared", file=sys.stderr)
-        return
     ours, theirs = _by_name(kustomized), _by_name(_rendered(helm, overlay, values))
     ours.pop(f"Namespace/{NAMESPACE}", None)  # helm install --create-namespace makes it
     for name in sorted(ours.keys() ^ theirs.keys()):

@@ -1,5 +1,6 @@
 """Checks deploy/ for `make check`: schemas, names, versions, and that Helm and kustomize agree."""
 
+import os
 import shutil
 import subprocess
 import sys
@@ -37,22 +38,24 @@ def problems() -> Iterator[str]:
     yield from _scheduler_settings()
     for path in sorted((*HERE.glob("examples/*.yaml"), HERE / "uninstall/cleaner.yaml")):
         yield from _schema_problems(path.name, _read(path.read_text()))
-    kubectl = shutil.which("kubectl")
-    if kubectl is None:
-        print("deploy: no kubectl on the PATH; overlays are not rendered", file=sys.stderr)
+    kubectl, helm = shutil.which("kubectl"), shutil.which("helm")
+    if kubectl is None or helm is None:
+        # Both are among the programs that `make e2e` compiles, and CI runs that first.
+        lacking = "no kubectl and helm on the PATH; overlays and chart are not rendered"
+        if os.environ.get("ALIQUOT_NO_SKIPS"):
+            yield lacking
+        else:
+            print(f"deploy: {lacking}", file=sys.stderr)
         return
+    yield from chart.faults(helm)
     for overlay in OVERLAYS:
-        rendered = render(kubectl, overlay)
+        rendered = _kustomized(kubectl, HERE / "overlays" / overlay)
         yield from _schema_problems(overlay, rendered)
         yield from _variable_problems(overlay, rendered)
-        yield from chart.differences(overlay, rendered)
+        yield from chart.differences(helm, overlay, rendered)
     watched = _kustomized(kubectl, monitoring.COMPONENT)
     yield from _schema_problems("monitoring", watched)
-    yield from chart.differences(overlay, rendered + watched, "monitoring=true")
-
-
-def render(kubectl: str, overlay: str) -> list[Object]:
-    return _kustomized(kubectl, HERE / "overlays" / overlay)
+    yield from chart.differences(helm, overlay, rendered + watched, "monitoring=true")
 
 
 def _kustomized(kubectl: str, folder: Path) -> list[Object]:

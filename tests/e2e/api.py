@@ -16,6 +16,8 @@ PLACES = {
     "node": "/api/v1/nodes",
     "namespace": "/api/v1/namespaces",
     "pod": "/api/v1/namespaces/{namespace}/pods",
+    "daemonset": "/apis/apps/v1/namespaces/{namespace}/daemonsets",
+    "deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
     "resourcequota": "/api/v1/namespaces/{namespace}/resourcequotas",
     "endpointslice": "/apis/discovery.k8s.io/v1/namespaces/{namespace}/endpointslices",
 }
@@ -34,14 +36,20 @@ class Api:
         text = self._get(f"{_place(kind, namespace)}/{name}")
         return json.loads(text) if text is not None else None
 
+    def pod(self, name: str) -> Object:
+        found = self.find("pod", name)
+        assert found is not None, f"there is no pod {name}"
+        return found
+
     def every(self, kind: str, labels: str = "", namespace: str = "default") -> list[Object]:
         selector = urllib.parse.urlencode({"labelSelector": labels})
         text = self._get(f"{_place(kind, namespace)}?{selector}")
         return list(json.loads(text)["items"]) if text is not None else []
 
-    def log(self, pod: str, namespace: str = "default") -> str:
+    def log(self, pod: str, namespace: str = "default", *, timestamps: bool = False) -> str:
         """What its only container has printed; nothing while it has not started."""
-        return self._get(f"{_place('pod', namespace)}/{pod}/log") or ""
+        options = "?timestamps=true" if timestamps else ""
+        return self._get(f"{_place('pod', namespace)}/{pod}/log{options}") or ""
 
     def _get(self, path: str) -> str | None:
         try:

@@ -117,6 +117,12 @@ class Cluster:
         self.dns.stop(signal.SIGKILL)
         self.control_plane.stop()
 
+    def node(self, name: str) -> Node:
+        return next(node for node in self.nodes if node.name == name)
+
+    def node_of(self, pod: str) -> Node:
+        return self.node(self.api.pod(pod)["spec"]["nodeName"])
+
     def is_ready(self, node: Node) -> bool:
         found = self.api.find("node", node.name)
         if found is None:
@@ -139,6 +145,7 @@ class Cluster:
                 capture_output=True,
                 text=True,
                 check=False,
+                cwd=CHECKOUT,
             )
             late = ran.returncode and any(sign in ran.stderr for sign in LATE)
             if not late or time.monotonic() > deadline:

@@ -41,4 +41,4 @@ def workloads(installed: "Installation") -> "Iterator[Workloads]":
     installed.await_ready()
     started = Workloads(installed.cluster)
     yield started
-    started.end()
+    started.leave()

@@ -4,6 +4,7 @@ import json
 import sys
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,35 +13,49 @@ from prometheus_client.parser import text_string_to_metric_families
 from aliquot.protocol import names
 from tests.e2e.cluster import Cluster
 from tests.e2e.daemons import await_true
+from tests.e2e.instructions import INSTALL_PAGE, kubectl_commands
 from tests.e2e.node import Node
 from tests.e2e.places import CHECKOUT
 
 __all__ = ["GPUS_A_NODE", "NAMESPACE", "OVERLAY", "UNITS_A_GPU", "Installation"]
 
 NAMESPACE = "aliquot-system"
-OVERLAY = CHECKOUT / "deploy/overlays/simulated"
-CLEANER = CHECKOUT / "deploy/uninstall"
+OVERLAY = "deploy/overlays/simulated"
+"""As docs name it."""
 STATE = "/run/aliquot-simulated/node"
+WORKLOADS = (
+    ("daemonset", "aliquot-agent"),
+    ("deployment", "aliquot-extender"),
+    ("deployment", "aliquot-scheduler"),
+)
+ROLLED_OUT = {
+    "daemonset": ("updatedNumberScheduled", "numberAvailable"),
+    "deployment": ("replicas", "updatedReplicas", "availableReplicas"),
+}
+"""Counts in a workload's status; when all of them are as wanted, nothing old is left."""
 GPUS_A_NODE = 2
 UNITS_A_GPU = 320
 """80 GiB in units of 256 MiB."""
 
 
 class Installation:
-    def __init__(self, cluster: Cluster, overlay: Path = OVERLAY) -> None:
+    def __init__(self, cluster: Cluster, overlay: str | Path = OVERLAY) -> None:
         self.cluster = cluster
         self._overlay = overlay
 
     def install(self) -> None:
-        self.cluster.kubectl("apply", "-k", str(self._overlay))
+        for words in kubectl_commands(INSTALL_PAGE, "2. The manifests"):
+            self._kubectl(words)
         self.await_ready()
+
+    def _kubectl(self, words: Sequence[str]) -> None:
+        """A documented command, for the overlay that is installed here."""
+        self.cluster.kubectl(*(str(self._overlay) if word == OVERLAY else word for word in words))
 
     def await_ready(self) -> None:
         """Until pods with a share of a GPU can start on every node."""
-        for workload in ("daemonset/aliquot-agent", *DEPLOYMENTS):
-            self.cluster.kubectl(
-                "rollout", "status", workload, f"--namespace={NAMESPACE}", "--timeout=900s"
-            )
+        for kind, name in WORKLOADS:
+            await_true(f"{name} is rolled out", lambda each=(kind, name): self._is_out(*each))  # type: ignore[misc]
         await_true("someone leads", self._is_led)
         for node in self.cluster.nodes:
             await_true(
@@ -52,6 +67,17 @@ class Installation:
         found = self.cluster.api.find("node", node.name)
         return int(found["status"]["allocatable"].get(resource, 0)) if found else 0
 
+    def _is_out(self, kind: str, name: str) -> bool:
+        """What `kubectl rollout status` waits for."""
+        found = self.cluster.api.find(kind, name, NAMESPACE)
+        if found is None:
+            return False
+        status, seen = found["status"], found["status"].get("observedGeneration")
+        wanted = found["spec"].get("replicas") or status.get("desiredNumberScheduled")
+        return seen == found["metadata"]["generation"] and all(
+            status.get(count) == wanted for count in ROLLED_OUT[kind]
+        )
+
     def _is_led(self) -> bool:
         slices = self.cluster.api.every(
             "endpointslice", "kubernetes.io/service-name=aliquot-extender", NAMESPACE
@@ -59,20 +85,14 @@ class Installation:
         return any(endpoint for each in slices for endpoint in each.get("endpoints") or ())
 
     def uninstall(self) -> None:
-        self.cluster.kubectl(
-            *("delete", "-k", str(self._overlay)),
-            *("--ignore-not-found", "--wait=true", "--timeout=600s"),
-        )
+        delete, *_ = kubectl_commands(INSTALL_PAGE, "Removing it")
+        self._kubectl(delete)
 
     def clean_nodes(self) -> None:
         """After uninstalling, by whatever road: what the agents have put on the nodes."""
-        self.cluster.kubectl("apply", "-k", str(CLEANER))
-        self.cluster.kubectl(
-            *("rollout", "status", "daemonset/aliquot-uninstall"),
-            *("--namespace=kube-system", "--timeout=900s"),
-        )
-        self.cluster.kubectl("delete", "-k", str(CLEANER), "--wait=true")
-        self.cluster.kubectl("annotate", "nodes", "--all", f"{names.INVENTORY}-")
+        _, *clean = kubectl_commands(INSTALL_PAGE, "Removing it")
+        for words in clean:
+            self._kubectl(words)
 
     def pods(self, component: str) -> list[dict[str, Any]]:
         return self.cluster.api.every("pod", f"app.kubernetes.io/component={component}", NAMESPACE)
@@ -109,6 +129,15 @@ class Installation:
         status: dict[str, Any] = json.loads(shown)
         return status
 
+    def processes(self, pod: str) -> list[dict[str, Any]]:
+        """Those of a pod that have a GPU, as the simulator knows them."""
+        node, uid = self.cluster.node_of(pod), self.cluster.api.pod(pod)["metadata"]["uid"]
+        return [
+            process
+            for process in self.simulated(node)["processes"]
+            if uid in node.machine.run("cat", f"/proc/{process['host_pid']}/cgroup", check=False)
+        ]
+
     def fault(self, node: Node, gpu: int, *faults: str) -> None:
         node.machine.run(
             *("env", f"PYTHONPATH={CHECKOUT}", sys.executable, "-m", "aliquot.cli"),
@@ -135,20 +164,16 @@ class Installation:
             if sample.name == name and labels.items() <= sample.labels.items()
         ]
 
-    def busy_shares(self, node: Node, seconds: float) -> dict[int, float]:
-        """Percent of time in which a GPU worked for each process, by host pid."""
+    def busy_shares(self, *pods: str, seconds: float) -> list[float]:
+        """Percent of time in which a GPU worked for each of these pods."""
+        node = self.cluster.node_of(pods[0])
+        pids = [{each["host_pid"] for each in self.processes(pod)} for pod in pods]
         before = self.simulated(node)
         time.sleep(seconds)
         after = self.simulated(node)
         passed_ns = after["devices"][0]["time_ns"] - before["devices"][0]["time_ns"]
         earlier, later = _busy_ns(before), _busy_ns(after)
-        return {
-            pid: 100.0 * (later[pid] - earlier[pid]) / passed_ns
-            for pid in later.keys() & earlier.keys()
-        }
-
-
-DEPLOYMENTS = ("deployment/aliquot-extender", "deployment/aliquot-scheduler")
+        return [100.0 * sum(later[pid] - earlier[pid] for pid in each) / passed_ns for each in pids]
 
 
 def _restarts(pod: dict[str, Any]) -> int:

@@ -1,22 +1,17 @@
 """Whatever restarts: running pods keep their limits, nothing is over-booked, new pods start."""
 
 import signal
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import pytest
 
 from tests.e2e.daemons import await_true
 from tests.e2e.installation import NAMESPACE, UNITS_A_GPU, Installation
-from tests.e2e.node import Node
 from tests.e2e.workloads import Workloads, pod
 
+GIB = 1 << 30
 GIB_IN_MIB = 1024
-
-
-def _node_of(installed: Installation, workloads: Workloads, name: str) -> Node:
-    where = workloads.node_of(name)
-    return next(node for node in installed.cluster.nodes if node.name == where)
 
 
 def _kill_agents(installed: Installation) -> None:
@@ -38,7 +33,7 @@ def _restart_containerd(installed: Installation) -> None:
 def _kill_leader(installed: Installation) -> None:
     for each in installed.pods("extender"):
         if each["metadata"]["labels"].get("aliquot.dev/leader") == "true":
-            node = next(n for n in installed.cluster.nodes if n.name == each["spec"]["nodeName"])
+            node = installed.cluster.node(each["spec"]["nodeName"])
             installed.kill_container(node, each["metadata"]["name"])
 
 
@@ -71,45 +66,58 @@ RESTARTS: list[Callable[[Installation], None]] = [
 ]
 
 
+@pytest.fixture(scope="module")
+def survivor(installed: Installation) -> Iterator[int]:
+    """A program that works through all of it; its process."""
+    installed.await_ready()
+    workloads = Workloads(installed.cluster)
+    workloads.start(pod("survivor", "see", "fill", "burn", memory="1Gi", compute=20))
+    workloads.await_line("survivor", "burning")
+    [process] = installed.processes("survivor")
+    yield process["host_pid"]
+    workloads.end()
+
+
 @pytest.mark.parametrize("restart", RESTARTS, ids=lambda each: each.__name__.strip("_"))
 def test_running_pods_keep_their_limits_and_new_ones_start(
-    installed: Installation, workloads: Workloads, restart: Callable[[Installation], None]
+    installed: Installation,
+    workloads: Workloads,
+    survivor: int,
+    restart: Callable[[Installation], None],
 ) -> None:
-    workloads.start(pod("before", "see", "fill", "burn", memory="1Gi", compute=20))
-    workloads.await_line("before", "burning")
-    node = _node_of(installed, workloads, "before")
-    started = installed.simulated(node)["processes"][0]["host_pid"]
-
     # Some start while it happens. A kubelet that cannot reach the agent at that moment refuses the
     # pod for good; a Deployment brings another one.
+    name = restart.__name__.strip("_").replace("_", "-")
     cluster = installed.cluster
-    cluster.apply(_deployment("during", memory="2Gi", compute=10, replicas=2))
+    cluster.apply(_deployment(name, memory="2Gi", compute=10, replicas=2))
     try:
         restart(installed)
-        during = [each["metadata"]["name"] for each in _running(installed, "during", 2)]
-        for name in during:
-            (seen,) = workloads.await_line(name, "see")
+        during = [each["metadata"]["name"] for each in _running(installed, name, 2)]
+        for each in during:
+            (seen,) = workloads.await_line(each, "see")
             assert seen["total_mib"] == 2 * GIB_IN_MIB
         installed.await_ready()
 
-        assert workloads.phase("before") == "Running"
-        assert started in {each["host_pid"] for each in installed.simulated(node)["processes"]}
-        workloads.start(pod("after", "see", "wait", memory="1Gi", compute=10))
-        (seen,) = workloads.await_line("after", "see")
+        assert workloads.phase("survivor") == "Running"
+        [process] = installed.processes("survivor")
+        assert process["host_pid"] == survivor
+        assert 0.5 * GIB < process["usages"][0]["used_bytes"] <= GIB
+        workloads.start(pod(f"after-{name}", "see", "wait", memory="1Gi", compute=10))
+        (seen,) = workloads.await_line(f"after-{name}", "see")
         assert seen["total_mib"] == GIB_IN_MIB
-        _nothing_is_over_booked(workloads, "before", "after", *during)
+        _nothing_is_over_booked(workloads, "survivor", f"after-{name}", *during)
     finally:
-        cluster.kubectl("delete", "deployment", "during", "--cascade=foreground", "--wait=true")
+        cluster.kubectl("delete", "deployment", name, "--wait=false")
 
 
 def test_a_node_that_reboots_comes_back(installed: Installation, workloads: Workloads) -> None:
     """A kubelet that boots refuses the pods it had, before any device plugin can register; their
     Deployment replaces them, and what they held must be free again."""
     cluster = installed.cluster
-    cluster.apply(_deployment("survivor", memory="70Gi", compute=90, replicas=4))
+    cluster.apply(_deployment("rebooted", memory="70Gi", compute=80, replicas=4))
     try:
-        before = _running(installed, "survivor", 4)
-        node = next(each for each in cluster.nodes if each.name == before[0]["spec"]["nodeName"])
+        before = _running(installed, "rebooted", 4)
+        node = cluster.node(before[0]["spec"]["nodeName"])
 
         node.crash()
         node.boot()
@@ -118,7 +126,7 @@ def test_a_node_that_reboots_comes_back(installed: Installation, workloads: Work
             each["metadata"]["name"] for each in before if each["spec"]["nodeName"] == node.name
         }
         again = [
-            each["metadata"]["name"] for each in _running(installed, "survivor", 4, without=lost)
+            each["metadata"]["name"] for each in _running(installed, "rebooted", 4, without=lost)
         ]
         installed.await_ready()
         for name in again:
@@ -126,7 +134,7 @@ def test_a_node_that_reboots_comes_back(installed: Installation, workloads: Work
             assert seen["total_mib"] == 70 * GIB_IN_MIB
         _nothing_is_over_booked(workloads, *again)
     finally:
-        cluster.kubectl("delete", "deployment", "survivor", "--wait=true", "--cascade=foreground")
+        cluster.kubectl("delete", "deployment", "rebooted", "--wait=true", "--cascade=foreground")
 
 
 def _deployment(name: str, memory: str, compute: int, replicas: int) -> dict[str, Any]:

@@ -11,8 +11,9 @@ def test_uninstalling_leaves_the_nodes_clean(installed: Installation, workloads:
     workloads.await_line("last", "see")
     workloads.end()
 
-    installed.uninstall()
     cluster = installed.cluster
+    await_true("all pods are gone", lambda: not cluster.api.every("pod"))
+    installed.uninstall()
     installed.clean_nodes()
     for node in cluster.nodes:
         await_true(

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any
 
 from aliquot.protocol import names
@@ -61,18 +62,28 @@ class Workloads:
 
     def start(self, *pods: dict[str, Any]) -> str:
         """What kubectl answered, warnings included."""
-        self._started += [each["metadata"]["name"] for each in pods]
+        for name in [each["metadata"]["name"] for each in pods]:
+            await_true(f"the last {name} is gone", lambda name=name: not self._is_leaving(name))  # type: ignore[misc]
+            self._started.append(name)
         listed = {"apiVersion": "v1", "kind": "List", "items": list(pods)}
         return self.cluster.kubectl("apply", "-f", "-", text=json.dumps(listed), check=False)
 
     def end(self, *wanted: str) -> None:
         """Until they are gone from the node, too."""
-        ended = wanted or tuple(self._started)
+        self._delete(wanted or tuple(self._started), "--wait=true", "--timeout=600s")
+
+    def leave(self) -> None:
+        """Ends all of them, and lets them go while the next test runs."""
+        self._delete(tuple(self._started), "--wait=false")
+
+    def _delete(self, ended: tuple[str, ...], *options: str) -> None:
         if ended:
-            self.cluster.kubectl(
-                "delete", "pod", *ended, "--ignore-not-found", "--wait=true", "--timeout=600s"
-            )
+            self.cluster.kubectl("delete", "pod", *ended, "--ignore-not-found", *options)
         self._started = [name for name in self._started if name not in ended]
+
+    def _is_leaving(self, name: str) -> bool:
+        found = self.cluster.api.find("pod", name)
+        return found is not None and "deletionTimestamp" in found["metadata"]
 
     def await_phase(
         self, name: str, phase: str = "Running", patience_s: float = PATIENCE_S
@@ -117,10 +128,14 @@ class Workloads:
         lines = self.cluster.api.log(name).splitlines()
         return [json.loads(line) for line in lines if line.startswith("{")]
 
-    def node_of(self, name: str) -> str:
-        found = self.cluster.api.find("pod", name)
-        assert found is not None, f"there is no pod {name}"
-        return str(found["spec"].get("nodeName", ""))
+    def printed_at(self, name: str, key: str) -> datetime:
+        """When the runtime took the line that the pod's program printed under `key`."""
+        self.await_line(name, key)
+        for line in self.cluster.api.log(name, timestamps=True).splitlines():
+            time, _, text = line.partition(" ")
+            if text.startswith(f'{{"{key}"'):
+                return datetime.fromisoformat(time)
+        raise AssertionError(f"{name} has printed {key}, and its log has no such line")
 
     def slices(self, name: str, annotation: str = names.ACTUAL) -> list[tuple[str, int, int]]:
         """GPU, memory units and percent of each slice that the node has given."""

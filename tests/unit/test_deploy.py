@@ -3,16 +3,34 @@
 import tomllib
 from pathlib import Path
 
+import pytest
 import yaml
 
 from deploy import chart, check
 from deploy.image.lock_part import part
+from tests.e2e.instructions import INSTALL_PAGE, kubectl_commands
 
 ROOT = Path(__file__).parents[2]
 
 
-def test_manifests_have_no_problems() -> None:
+def test_manifests_have_no_problems(monkeypatch: pytest.MonkeyPatch) -> None:
+    # The tools that render overlays are not there before `make e2e`; `make check` comes after it.
+    monkeypatch.delenv("ALIQUOT_NO_SKIPS", raising=False)
     assert list(check.problems()) == []
+
+
+def test_missing_tools_fail_where_nothing_may_be_skipped(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ALIQUOT_NO_SKIPS", "1")
+    monkeypatch.setenv("PATH", "/nowhere")
+    [problem] = check.problems()
+    assert "no kubectl and helm" in problem
+
+
+def test_the_readme_installs_as_the_install_page_does() -> None:
+    """And what that page says is what the end-to-end tests type."""
+    told = kubectl_commands(INSTALL_PAGE, "2. The manifests")
+    short = kubectl_commands(ROOT / "README.md", "On a cluster")
+    assert [words for words in short if "my-pod.yaml" not in words] == told
 
 
 def test_a_misspelt_field_is_found() -> None:
