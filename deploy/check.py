@@ -22,6 +22,7 @@ __all__ = ["problems"]
 
 HERE = Path(__file__).parent
 OVERLAYS = ("simulated", "nvidia-runtime", "cdi")
+SINGLE = (HERE / "uninstall/cleaner.yaml", HERE / "runtime-class.yaml")
 # Of operators whose schemas are not Kubernetes' own.
 FOREIGN = ("ServiceMonitor", "PodMonitor", "PrometheusRule")
 
@@ -36,7 +37,7 @@ def problems() -> Iterator[str]:
     yield from monitoring.problems()
     yield from _image_tag()
     yield from _scheduler_settings()
-    for path in sorted((*HERE.glob("examples/*.yaml"), HERE / "uninstall/cleaner.yaml")):
+    for path in sorted((*HERE.glob("examples/*.yaml"), *SINGLE)):
         yield from _schema_problems(path.name, _read(path.read_text()))
     kubectl, helm = shutil.which("kubectl"), shutil.which("helm")
     if kubectl is None or helm is None:

@@ -21,6 +21,7 @@ def webhook_routes(settings: Settings, state: ClusterState) -> list[Route]:
             unit_mib=settings.unit_mib,
             default_compute_percent=settings.default_compute_percent,
             scheduler_name=settings.scheduler_name,
+            runtime_class=settings.runtime_class,
             init_containers=InitContainerRule(settings.init_containers),
             shim_off_namespaces=frozenset(settings.shim_off_namespaces),
             plan_writers=frozenset({settings.extender_account}),

@@ -32,6 +32,7 @@ class Settings:
     group_wait_s: float
     default_compute_percent: int
     scheduler_name: str
+    runtime_class: str
     init_containers: str
     shim_off_namespaces: tuple[str, ...]
     webhook_service: str
@@ -75,6 +76,8 @@ ROWS = (
         "for containers that ask for memory only"),
     Row("scheduler_name", "scheduler-name", "NAME", SCHEDULER_NAME, str,
         "who schedules pods that name us; empty leaves what they say"),
+    Row("runtime_class", "runtime-class", "NAME", "", str,
+        "runtimeClassName for pods that name us and none of those; empty adds none"),
     Row("init_containers", "init-containers", "RULE", "refuse",
         one_of("refuse", "warn", "allow"), "when they ask for GPUs: refuse, warn, allow"),
     Row("shim_off_namespaces", "shim-off-namespaces", "NAME,...", "", words,

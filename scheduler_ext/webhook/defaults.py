@@ -1,4 +1,4 @@
-"""What the webhook adds to a new pod: the other half of a share, and who shall place it."""
+"""What the webhook adds to a new pod: the other half of a share, and who shall place and run it."""
 
 from aliquot.protocol import names
 from aliquot.protocol.request import WHOLE_PERCENT, ContainerRequest, PodRequest
@@ -36,6 +36,8 @@ def add_defaults(
                 write_amount(container, names.MEMORY_RESOURCE, str(units))
     if request.containers:
         _choose_scheduler(pod, settings, findings)
+        if settings.runtime_class and not pod["spec"].get("runtimeClassName"):
+            pod["spec"]["runtimeClassName"] = settings.runtime_class
 
 
 def _proportional_units(

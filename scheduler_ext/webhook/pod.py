@@ -63,6 +63,7 @@ class _Spec(msgspec.Struct, rename="camel"):
     ephemeral_containers: list[_Container] | None = None
     scheduler_name: str | None = None
     node_name: str | None = None
+    runtime_class_name: str | None = None
 
 
 class _Pod(msgspec.Struct):

@@ -24,6 +24,8 @@ class WebhookSettings:
     """For containers that name memory only."""
     scheduler_name: str = names.SCHEDULER_NAME
     """Who places our pods; empty leaves them to the scheduler that they name themselves."""
+    runtime_class: str = ""
+    """For pods that name none, where only NVIDIA's runtime brings GPUs in; empty adds none."""
     init_containers: InitContainerRule = InitContainerRule.REFUSE
     shim_off_namespaces: frozenset[str] = frozenset()
     """Where pods may run without their caps."""

@@ -24,6 +24,8 @@ def keep_stored(old: Json, new: Json, unit_mib: int, findings: Findings) -> None
     had, has = old["spec"].get("schedulerName"), new["spec"].get("schedulerName")
     if has in UNCHOSEN_SCHEDULERS and had not in UNCHOSEN_SCHEDULERS:
         new["spec"]["schedulerName"] = had
+    if (runtime := old["spec"].get("runtimeClassName")) and not new["spec"].get("runtimeClassName"):
+        new["spec"]["runtimeClassName"] = runtime
     _keep_records(old, new, findings)
 
 

@@ -130,6 +130,19 @@ def test_our_scheduler_places_our_pods_unless_they_chose_or_need_none():
     assert review(bound).pod["spec"]["schedulerName"] == "default-scheduler"
 
 
+def test_pods_get_the_runtime_that_brings_gpus_in_unless_they_chose_or_need_none():
+    nvidia = WebhookSettings(runtime_class="nvidia")
+    asking = pod(container(memory="4Gi", compute="30"))
+    assert review(asking, settings=nvidia).pod["spec"]["runtimeClassName"] == "nvidia"
+    assert "runtimeClassName" not in review(asking).pod["spec"]
+    chosen = pod(container(memory="4Gi", compute="30"))
+    chosen["spec"]["runtimeClassName"] = "nvidia-legacy"
+    answer = review(chosen, settings=nvidia)
+    assert answer.pod["spec"]["runtimeClassName"] == "nvidia-legacy"
+    no_share = review(pod(container(), placement="pack"), settings=nvidia)
+    assert "runtimeClassName" not in no_share.pod["spec"]
+
+
 def test_what_may_come_later_is_a_warning():
     answer = review(pod(container(memory="100Gi", compute="30")), catalog=TWO_KINDS)
     assert answer.allowed

@@ -33,7 +33,8 @@ def test_applying_the_same_manifest_again_changes_nothing(kinds):
 
 def test_replacing_a_pod_by_its_manifest_keeps_what_was_added():
     manifest = pod(container(memory="4Gi"))
-    stored = created(manifest)
+    stored = created(manifest, settings=WebhookSettings(runtime_class="nvidia"))
+    assert stored["spec"]["runtimeClassName"] == "nvidia"
     stored["metadata"]["annotations"][names.PLAN] = "{}"
     answer = review(manifest, stored)
     assert answer.allowed
