@@ -9,6 +9,8 @@ import threading
 from aliquot import logs
 from scheduler_ext.settings import add_options, load
 
+LINGER_S = 5.0
+"""How long after SIGTERM the webhook's Service may still lead to us; the pod's grace is longer."""
 HELP = "the scheduler extender: picks node and GPU for pods, and admits them"
 
 
@@ -46,6 +48,6 @@ def run(options: argparse.Namespace) -> int:
         while not ending.wait(3600):
             pass
     finally:
-        extender.stop()
+        extender.stop(LINGER_S)
         client.close()
     return 0

@@ -144,19 +144,23 @@ class Extender:
             self._page_server.start()
         self._starter.start()
 
-    def stop(self) -> None:
-        """In this order, so that another replica leads only when nothing of ours is under way."""
+    def stop(self, linger_s: float = 0.0) -> None:
+        """In this order, so that another replica leads only when nothing of ours is under way.
+
+        The webhook is answered `linger_s` longer: so long API servers may be sent to us still.
+        """
         self._stopping.set()
         self._server.stop()
         self._starter.join(15.0)
-        if self._tls_server:
-            self._tls_server.stop()
         if self._page_server:
             self._page_server.stop()
         self._dashboard.stop()
         self._tender.stop()
         self._events.stop()
         self.leader.stop()
+        if self._tls_server:
+            self._tls_server.linger(linger_s)
+            self._tls_server.stop()
         self._keeper.stop()
         self._nodes.stop()
         self._pods.stop()
@@ -170,6 +174,9 @@ class Extender:
         age_s = max(self._cache_ages_s().values())
         if age_s > STALE_S:
             return f"the API server has not been heard of for {age_s:.0f} s"
+        if self._tls_address and not self._tls_server:
+            # A Service that sent API servers here would make them refuse pods.
+            return "the webhook has no certificate yet"
         if leading and not self.leader.leads:
             return "this replica does not lead; the Service must select the one that does"
         return ""

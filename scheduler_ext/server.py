@@ -56,6 +56,7 @@ class Server:
         self.port: int = self._listener.getsockname()[1]
         self._guard = threading.Lock()
         self._open: dict[Connection, threading.Thread] = {}
+        self._parting = threading.Event()
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._accept, name=f"listen {self.port}")
         self._thread.daemon = True
@@ -63,8 +64,14 @@ class Server:
     def start(self) -> None:
         self._thread.start()
 
+    def linger(self, seconds: float) -> None:
+        """Answers as before, but each client for the last time: the next call goes elsewhere."""
+        self._parting.set()
+        self._stopping.wait(seconds)
+
     def stop(self, timeout_s: float = 15.0) -> None:
         """Ends waiting clients at once; those that are being answered get their answer."""
+        self._parting.set()
         self._stopping.set()
         with contextlib.suppress(OSError):
             self._listener.shutdown(socket.SHUT_RDWR)
@@ -138,7 +145,7 @@ class Server:
             if request is None:
                 return
             response = self._answer(request)
-            keep_alive = request.keep_alive and not response.close and not self._stopping.is_set()
+            keep_alive = request.keep_alive and not response.close and not self._parting.is_set()
             connection.write(response, keep_alive=keep_alive)
             if not keep_alive:
                 return
