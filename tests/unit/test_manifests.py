@@ -37,3 +37,26 @@ def test_pods_get_the_runtime_class_that_the_agent_has_and_that_can_be_made() ->
     name = made["metadata"]["name"]
     assert agent["spec"]["template"]["spec"]["runtimeClassName"] == name
     assert environment(extender)["ALIQUOT_RUNTIME_CLASS"] == name
+
+
+def test_no_selector_takes_pods_of_others() -> None:
+    """Selectors are immutable, and somebody else's pods may be `component: agent` as well."""
+    found = list(_selectors(list(objects("base/*.yaml", "components/*/*.yaml"))))
+    assert len(found) > 10
+    for selector in found:
+        assert selector["app.kubernetes.io/name"] == "aliquot", selector
+        assert "app.kubernetes.io/component" in selector
+
+
+def _selectors(value: Any) -> Iterator[dict[str, str]]:
+    if isinstance(value, list):
+        for each in value:
+            yield from _selectors(each)
+    elif isinstance(value, dict):
+        if value.get("kind") == "Service":
+            yield value["spec"]["selector"]
+        for key, each in value.items():
+            if key == "matchLabels":
+                yield each
+            else:
+                yield from _selectors(each)
