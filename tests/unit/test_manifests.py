@@ -1,5 +1,6 @@
 """What the manifests of deploy/ promise, read as they are written; `make check` renders them."""
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,9 @@ from typing import Any
 import yaml
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+INSTALL = (DEPLOY.parent / "docs/install.md").read_text()
+CALLED = {"aliquot-extender": "scheduler", "aliquot-agent": "metrics"}
+"""Ports whose callers docs/install.md lets choose."""
 Object = dict[str, Any]
 
 
@@ -20,7 +24,7 @@ def only(kind: str, name: str, *patterns: str) -> Object:
     [found] = [
         each
         for each in objects(*(patterns or ("base/*.yaml",)))
-        if (each.get("kind"), each["metadata"]["name"]) == (kind, name)
+        if each.get("kind") == kind and each["metadata"]["name"] == name
     ]
     return found
 
@@ -60,3 +64,24 @@ def _selectors(value: Any) -> Iterator[dict[str, str]]:
                 yield each
             else:
                 yield from _selectors(each)
+
+
+def test_the_documented_callers_come_to_the_rule_that_they_are_meant_for() -> None:
+    [block] = re.findall(r"^```yaml\n(patches:.+?)^```$", INSTALL, re.MULTILINE | re.DOTALL)
+    for patch in yaml.safe_load(block)["patches"]:
+        policy = only("NetworkPolicy", patch["target"]["name"])
+        [step] = yaml.safe_load(patch["patch"])
+        _, _, _, number, *rest = step["path"].split("/")
+        rule = policy["spec"]["ingress"][int(number)]
+        # Without a list of callers everybody may call; a list can only become longer.
+        assert ("from" in rule) == (rest == ["from", "-"])
+        assert [each["port"] for each in rule["ports"]] == [CALLED[patch["target"]["name"]]]
+
+
+def test_only_our_scheduler_reaches_the_verbs_and_nobody_the_page() -> None:
+    rules = only("NetworkPolicy", "aliquot-extender")["spec"]["ingress"]
+    reached = {port["port"]: rule.get("from") for rule in rules for port in rule["ports"]}
+    assert reached.keys() == {"webhook", "scheduler"}
+    [caller] = reached["scheduler"]
+    scheduler = only("Deployment", "aliquot-scheduler")["spec"]["selector"]
+    assert caller == {"podSelector": scheduler}
