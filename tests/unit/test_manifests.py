@@ -85,3 +85,60 @@ def test_only_our_scheduler_reaches_the_verbs_and_nobody_the_page() -> None:
     [caller] = reached["scheduler"]
     scheduler = only("Deployment", "aliquot-scheduler")["spec"]["selector"]
     assert caller == {"podSelector": scheduler}
+
+
+def test_policies_hold_in_whatever_namespace_the_account_is() -> None:
+    """A namespace that an administrator overrides must not switch them off without a word."""
+    found = [
+        each
+        for each in objects("base/*.yaml", "components/evict/policy.yaml")
+        if each.get("kind") == "ValidatingAdmissionPolicy"
+    ]
+    assert len(found) == 3
+    for policy in found:
+        assert "aliquot-system" not in str(policy)
+        [who] = policy["spec"]["matchConditions"]
+        account = policy["metadata"]["name"].removesuffix("-evicts")
+        assert f".endsWith(':{account}')" in who["expression"]
+    bound = {
+        each["spec"]["policyName"]
+        for each in objects("base/*.yaml", "components/evict/policy.yaml")
+        if each.get("kind") == "ValidatingAdmissionPolicyBinding"
+    }
+    assert bound == {each["metadata"]["name"] for each in found}
+
+
+def test_nobody_may_create_secrets_or_write_what_no_program_writes() -> None:
+    """What RBAC grants, right by right: a new one is to be thought about here, too."""
+    granted = {
+        (each["metadata"]["name"], resource, verb)
+        for each in objects("base/*-rights.yaml")
+        if each["kind"] in ("ClusterRole", "Role")
+        for rule in each["rules"]
+        for resource in rule["resources"]
+        for verb in rule["verbs"]
+        if verb not in ("get", "list", "watch")
+    }
+    webhooks = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    assert granted == {
+        *(("aliquot-agent", resource, "patch") for resource in ("nodes", "pods", "events")),
+        ("aliquot-agent", "events", "create"),
+        *(("aliquot-extender", resource, "patch") for resource in ("pods", "events")),
+        *(("aliquot-extender", each, "create") for each in ("pods/binding", "events", "leases")),
+        *(("aliquot-extender", each, "update") for each in ("leases", "secrets", *webhooks)),
+        *(("aliquot-scheduler", "leases", verb) for verb in ("create", "update")),
+    }
+    assert only("Secret", "aliquot-webhook").get("data") is None
+
+
+def test_every_folder_of_the_node_stands_in_the_table_of_rights() -> None:
+    table = INSTALL.partition("## What is installed")[2]
+    found = {
+        volume["hostPath"]["path"]
+        for each in objects("base/*.yaml", "overlays/*/agent.yaml", "uninstall/cleaner.yaml")
+        if each.get("kind") == "DaemonSet"
+        for volume in each["spec"]["template"]["spec"].get("volumes", ())
+    }
+    assert len(found) == 8
+    for path in found:
+        assert f"`{path}`" in table, path

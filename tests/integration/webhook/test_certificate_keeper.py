@@ -112,6 +112,18 @@ def test_both_replicas_serve_the_same_and_the_api_server_trusts_it(api: ApiServe
     assert bundles(api) == {one.trusted_pem}
 
 
+def test_the_empty_secret_of_the_manifests_is_filled_in(api: ApiServer, caplog):
+    """We have no right to create one."""
+    empty = {"apiVersion": "v1", "kind": "Secret", "type": "Opaque"}
+    metadata = {"name": "aliquot-webhook", "namespace": "default", "labels": {"a": "b"}}
+    api.client().create(SECRET.rpartition("/")[0], {**empty, "metadata": metadata})
+    made = keeper(api, lambda: BIRTH).refresh()
+    stored = api.client().get(SECRET, dict[str, Any])
+    assert base64.b64decode(stored["data"]["ca.crt"]) == made.trusted_pem
+    assert stored["metadata"]["labels"] == {"a": "b"}
+    assert not [each for each in caplog.records if each.levelname == "WARNING"]
+
+
 def test_replicas_that_start_at_once_agree(api: ApiServer):
     gate = api.hold(method="POST", path="secrets", times=2)
     made: list[Material] = []
