@@ -72,7 +72,7 @@ def _unhashed(name: str) -> str:
 def _unequal(where: str, ours: Any, theirs: Any) -> Iterator[str]:
     if isinstance(ours, dict) and isinstance(theirs, dict):
         for key in sorted((ours.keys() | theirs.keys()) - {*MARKS, "checksum/config"}):
-            yield from _unequal(f"{where}.{key}", ours.get(key) or None, theirs.get(key) or None)
+            yield from _unequal(f"{where}.{key}", _said(ours.get(key)), _said(theirs.get(key)))
     elif isinstance(ours, list) and isinstance(theirs, list) and len(ours) == len(theirs):
         for number, pair in enumerate(zip(_sorted(ours), _sorted(theirs), strict=True)):
             yield from _unequal(f"{where}[{number}]", *pair)
@@ -81,6 +81,11 @@ def _unequal(where: str, ours: Any, theirs: Any) -> Iterator[str]:
             yield f"{where}: kustomize has {ours!r}, the chart {theirs!r}"
     elif ours != theirs and not _only_marks(ours, theirs):
         yield f"{where}: kustomize has {ours!r}, the chart {theirs!r}"
+
+
+def _said(value: Any) -> Any:
+    """To leave a list or a mapping out is to leave it empty; `false`, 0 and "" are said."""
+    return None if value in ({}, []) else value
 
 
 def _sorted(values: list[Any]) -> list[Any]:

@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -54,6 +55,10 @@ def problems() -> Iterator[str]:
         yield from _schema_problems(overlay, rendered)
         yield from _variable_problems(overlay, rendered)
         yield from chart.differences(helm, overlay, rendered)
+    evicting = _with_component(kubectl, overlay, "evict")
+    yield from _schema_problems("evict", evicting)
+    yield from _variable_problems("evict", evicting)
+    yield from chart.differences(helm, overlay, evicting, "evict=true")
     watched = _kustomized(kubectl, monitoring.COMPONENT)
     yield from _schema_problems("monitoring", watched)
     yield from chart.differences(helm, overlay, rendered + watched, "monitoring=true")
@@ -67,6 +72,17 @@ def _kustomized(kubectl: str, folder: Path) -> list[Object]:
         text=True,
     )
     return _read(made.stdout)
+
+
+def _with_component(kubectl: str, overlay: str, component: str) -> list[Object]:
+    """As an administrator writes it above an overlay, to which a component's patches apply."""
+    with tempfile.TemporaryDirectory() as folder:
+        above = {
+            "resources": [os.path.relpath(HERE / "overlays" / overlay, folder)],
+            "components": [os.path.relpath(HERE / "components" / component, folder)],
+        }
+        (Path(folder) / "kustomization.yaml").write_text(yaml.safe_dump(above))
+        return _kustomized(kubectl, Path(folder))
 
 
 def _read(text: str) -> list[Object]:

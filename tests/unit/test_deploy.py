@@ -56,6 +56,15 @@ def test_a_difference_between_the_two_roads_is_found() -> None:
     assert list(chart._unequal("Deployment", ours, ours)) == []
 
 
+@pytest.mark.parametrize("value", [False, 0, ""])
+def test_a_value_that_only_one_road_says_is_found(value: object) -> None:
+    """`automountServiceAccountToken: false` and `replicas: 0` mean something."""
+    said, silent = {"spec": {"a": value, "b": 1}}, {"spec": {"b": 1}}
+    for pair in ((said, silent), (silent, said)):
+        assert len(list(chart._unequal("Pod", *pair))) == 1
+    assert list(chart._unequal("Pod", {"labels": {}, "rules": []}, {})) == []
+
+
 def test_the_image_gets_what_the_product_needs_and_no_test_runner() -> None:
     locked = part((ROOT / "requirements.lock").read_text(), {"aliquot"})
     names = {line.split("==")[0] for line in locked.splitlines() if line[:1].isalnum()}
