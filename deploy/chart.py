@@ -12,6 +12,8 @@ __all__ = ["CHART", "differences", "faults"]
 
 CHART = Path(__file__).parent / "helm" / "aliquot"
 NAMESPACE = "aliquot-system"
+KUBE_VERSION = "1.36.3"
+"""Of the scheduler that kustomize names; the chart takes the cluster's."""
 # Each tool marks what it has made.
 MARKS = ("app.kubernetes.io/managed-by", "helm.sh/chart", "app.kubernetes.io/instance")
 
@@ -42,7 +44,7 @@ def _rendered(helm: str, overlay: str, values: Iterable[str]) -> list[Object]:
         [
             *(helm, "template", "aliquot", CHART, f"--namespace={NAMESPACE}"),
             # A helm that was compiled from its module takes an old version for the cluster's.
-            *(f"--set=gpus={overlay}", "--kube-version=1.36.0"),
+            *(f"--set=gpus={overlay}", f"--kube-version={KUBE_VERSION}"),
             *(f"--set={value}" for value in values),
         ],
         check=True,

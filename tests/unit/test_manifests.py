@@ -142,3 +142,10 @@ def test_every_folder_of_the_node_stands_in_the_table_of_rights() -> None:
     assert len(found) == 8
     for path in found:
         assert f"`{path}`" in table, path
+
+
+def test_a_single_replica_can_be_drained() -> None:
+    budgets = [each for each in objects("base/*.yaml") if each.get("kind") == "PodDisruptionBudget"]
+    assert len(budgets) == 2
+    for budget in budgets:
+        assert budget["spec"].keys() == {"maxUnavailable", "selector"}

@@ -11,6 +11,11 @@ app.kubernetes.io/name: aliquot
 app.kubernetes.io/part-of: aliquot
 {{- end }}
 
+{{/* Of the cluster's own version, without what its distributor has put behind it. */}}
+{{- define "aliquot.schedulerImage" -}}
+registry.k8s.io/kube-scheduler:{{ regexFind "^v[0-9]+[.][0-9]+[.][0-9]+" .Capabilities.KubeVersion.Version }}
+{{- end }}
+
 {{- define "aliquot.schedulerConfig" -}}
 apiVersion: kubescheduler.config.k8s.io/v1
 kind: KubeSchedulerConfiguration
