@@ -1,5 +1,6 @@
 """What the manifests of deploy/ promise, read as they are written; `make check` renders them."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 import yaml
 
 DEPLOY = Path(__file__).parents[2] / "deploy"
+CHART = DEPLOY / "helm/aliquot"
 INSTALL = (DEPLOY.parent / "docs/install.md").read_text()
 CALLED = {"aliquot-extender": "scheduler", "aliquot-agent": "metrics"}
 """Ports whose callers docs/install.md lets choose."""
@@ -67,7 +69,8 @@ def _selectors(value: Any) -> Iterator[dict[str, str]]:
 
 
 def test_the_documented_callers_come_to_the_rule_that_they_are_meant_for() -> None:
-    [block] = re.findall(r"^```yaml\n(patches:.+?)^```$", INSTALL, re.MULTILINE | re.DOTALL)
+    chapter = INSTALL.partition("## Who may call\n")[2].partition("\n## ")[0]
+    [block] = re.findall(r"^```yaml\n(.+?)^```$", chapter, re.MULTILINE | re.DOTALL)
     for patch in yaml.safe_load(block)["patches"]:
         policy = only("NetworkPolicy", patch["target"]["name"])
         [step] = yaml.safe_load(patch["patch"])
@@ -149,3 +152,64 @@ def test_a_single_replica_can_be_drained() -> None:
     assert len(budgets) == 2
     for budget in budgets:
         assert budget["spec"].keys() == {"maxUnavailable", "selector"}
+
+
+def test_every_pod_keeps_to_linux_and_says_what_it_needs() -> None:
+    workloads = [
+        each
+        for each in objects("base/*.yaml", "uninstall/cleaner.yaml")
+        if each.get("kind") in ("DaemonSet", "Deployment")
+    ]
+    assert len(workloads) == 4
+    for workload in workloads:
+        spec = workload["spec"]["template"]["spec"]
+        assert spec["nodeSelector"] == {"kubernetes.io/os": "linux"}
+        assert spec["priorityClassName"]
+        for container in (*spec["containers"], *spec.get("initContainers", ())):
+            assert container["resources"].keys() == {"requests", "limits"}, container["name"]
+
+
+def test_agent_and_extender_log_in_one_form() -> None:
+    parts = (("DaemonSet", "aliquot-agent"), ("Deployment", "aliquot-extender"))
+    assert {environment(only(*part))["ALIQUOT_LOG_FORMAT"] for part in parts} == {"json"}
+
+
+FREE_FORM = ("settings", "nodeSelector", "affinity", "resources")
+
+
+def _leaves(values: Object, path: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in values.items():
+        if isinstance(value, dict) and key not in FREE_FORM:
+            yield from _leaves(value, f"{path}{key}.")
+        else:
+            yield f"{path}{key}", value
+
+
+def test_the_table_has_every_value_of_the_chart_with_its_default() -> None:
+    rows = re.findall(r"^\| (`[a-z][\w.`, ]+`) \| `([^|]+)` \| .*\|$", INSTALL, re.MULTILINE)
+    told = {
+        name: yaml.safe_load(default)
+        for names, default in rows
+        for name in re.findall(r"`([^`]+)`", names)
+    }
+    assert told == dict(_leaves(yaml.safe_load((CHART / "values.yaml").read_text())))
+
+
+def test_the_schema_knows_every_value_of_the_chart() -> None:
+    def known(schema: Object, path: str = "") -> Iterator[str]:
+        for key, each in schema["properties"].items():
+            if "properties" in each:
+                assert each["additionalProperties"] is False
+                yield from known(each, f"{path}{key}.")
+            else:
+                yield f"{path}{key}"
+
+    schema = json.loads((CHART / "values.schema.json").read_text())
+    values = yaml.safe_load((CHART / "values.yaml").read_text())
+    assert set(known(schema)) == {"global", *dict(_leaves(values))}
+
+
+def test_the_version_that_is_needed_is_the_chart_s() -> None:
+    described = yaml.safe_load((CHART / "Chart.yaml").read_text())
+    [needed] = re.findall(r"It needs Kubernetes ([\d.]+) or later", INSTALL)
+    assert described["kubeVersion"] == f">={needed}.0-0"

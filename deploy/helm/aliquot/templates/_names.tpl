@@ -11,6 +11,20 @@ app.kubernetes.io/name: aliquot
 app.kubernetes.io/part-of: aliquot
 {{- end }}
 
+{{/* On which nodes pods may be. */}}
+{{- define "aliquot.where" -}}
+nodeSelector:
+  {{- toYaml .nodeSelector | nindent 2 }}
+{{- with .tolerations }}
+tolerations:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- with .affinity }}
+affinity:
+  {{- toYaml . | nindent 2 }}
+{{- end }}
+{{- end }}
+
 {{/* Of the cluster's own version, without what its distributor has put behind it. */}}
 {{- define "aliquot.schedulerImage" -}}
 registry.k8s.io/kube-scheduler:{{ regexFind "^v[0-9]+[.][0-9]+[.][0-9]+" .Capabilities.KubeVersion.Version }}
