@@ -77,7 +77,9 @@ class Agent:
         nvml = Nvml(settings.host_dir)
         choice = choice_of(settings)
         self._picture = Picture(choice, self._show, self._tell_node)
-        self._health = HealthWatch(nvml, self._picture.take_hardware, choice)
+        self._health = HealthWatch(
+            nvml, self._picture.take_hardware, choice, host=settings.host_dir
+        )
         self._kubelet = KubeletLink(
             settings.kubelet_dir,
             self._allocator,
@@ -153,20 +155,28 @@ class Agent:
             self._web.stop()
 
     def why_not_ready(self) -> str:
-        """Why no container could get a GPU here now; empty when it could."""
+        """Why no container could get a GPU here now; empty when it could, and where there is none:
+        an agent that has nothing to do has done it."""
         if not self._looked.is_set():
             return "the driver has not told its GPUs yet"
         if self._misfit:
             return self._misfit
-        gpus = self._picture.hardware.gpus
-        if all(gpu.unusable for gpu in gpus):
+        gpus, absence = self._picture.hardware.gpus, self._health.absence
+        if absence is not None and absence.is_fault:
+            return absence.why
+        if gpus and all(gpu.unusable for gpu in gpus):
             reasons = "; ".join(f"GPU {gpu.index}: {gpu.unusable}" for gpu in gpus)
-            return f"no GPU of this node can be handed out ({reasons or 'it has none'})"
+            return f"no GPU of this node can be handed out ({reasons})"
         if self._kubelet.registration.problem:
             return self._kubelet.registration.problem
         if not self._kubelet.registration.is_complete:
             return "the kubelet has not asked for our lists yet"
         return ""
+
+    def why_idle(self) -> str:
+        """Why there is nothing to hand out, though all is well; empty where there is something."""
+        absence = self._health.absence
+        return absence.why if absence is not None and not absence.is_fault else ""
 
     def why_not_alive(self) -> str:
         """What only a restart of the agent can mend."""
@@ -257,7 +267,7 @@ class Agent:
         return Web(
             self._settings.listen,
             {
-                "/readyz": lambda _: text_page(self.why_not_ready()),
+                "/readyz": lambda _: text_page(self.why_not_ready(), self.why_idle()),
                 "/livez": lambda _: text_page(self.why_not_alive()),
                 "/metrics": lambda _: Page(metrics.render(), content_type=CONTENT_TYPE),
                 "/view": lambda query: Page(

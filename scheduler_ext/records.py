@@ -56,7 +56,10 @@ def node_record(node: Node, unit_mib: int) -> NodeRecord:
     ours = node.status.allocatable
     name = sys.intern(node.metadata.name)
     found, refusal = _inventory(node.metadata.ours.inventory, unit_mib)
-    if ours is None or not (count_of(ours.gpu_memory) or count_of(ours.gpu_compute)):
+    has_none = found is not None and not found.gpus
+    if has_none:
+        refusal = "the node has no GPU that its agent could hand out"
+    elif ours is None or not (count_of(ours.gpu_memory) or count_of(ours.gpu_compute)):
         refusal = "the node agent is not running: the kubelet offers nothing of its GPUs"
     cpu = milli_of(ours.cpu) if ours else 0
     memory = mib_of(ours.memory) if ours else 0

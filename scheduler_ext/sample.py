@@ -49,7 +49,7 @@ class Sampler:
                 left_out=tuple(
                     name
                     for name, record in state.nodes.items()
-                    if record.inventory is not None and name not in cluster.row_of
+                    if record.uuids and name not in cluster.row_of
                 ),
                 gpus=int(there.sum()),
                 gpus_wholly_free=int(((share >= 1) & there).sum()),

@@ -19,7 +19,8 @@ from aliquot.kubernetes.credentials import find_connection
 from aliquot.kubernetes.errors import ApiServerError, NoClusterError
 from aliquot.kubernetes.objects import Node
 from aliquot.kubernetes.paths import NODES
-from aliquot.protocol import names
+from aliquot.protocol import inventory, names
+from aliquot.protocol.assignment import MalformedError
 
 __all__ = ["check_cluster", "judge_bundle", "judge_clock", "judge_nodes"]
 
@@ -93,7 +94,7 @@ def judge_clock(ahead_s: float) -> Finding:
 
 
 def judge_nodes(nodes: list[Node]) -> Iterator[Finding]:
-    ours = [node for node in nodes if names.INVENTORY in node.metadata.annotations]
+    ours = [node for node in nodes if _reports_gpus(node)]
     if not ours:
         yield warn(
             "nodes",
@@ -110,6 +111,17 @@ def judge_nodes(nodes: list[Node]) -> Iterator[Finding]:
             "see the DaemonSet's pods there; running containers keep their share meanwhile",
         )
     yield good("nodes", f"{len(ours) - len(silent)} of {len(nodes)} nodes offer shared GPUs")
+
+
+def _reports_gpus(node: Node) -> bool:
+    """Agents run on nodes without GPUs, too, and say that there are none."""
+    report = node.metadata.annotations.get(names.INVENTORY)
+    if report is None:
+        return False
+    try:
+        return bool(inventory.decode(report).gpus)
+    except MalformedError:
+        return True
 
 
 def _offers(node: Node) -> bool:

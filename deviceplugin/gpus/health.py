@@ -12,11 +12,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from deviceplugin.gpus.absence import Absence, explain_absence
 from deviceplugin.gpus.condition import QUIET_S
 from deviceplugin.gpus.fleet import Fleet
 from deviceplugin.gpus.hardware import Hardware
 from deviceplugin.gpus.inventory import Choice, Found, find, links_between, unknown_names
 from deviceplugin.gpus.nvml import GpuFacts, Nvml, NvmlError
+from deviceplugin.gpus.pcibus import gpus_on_bus
 
 __all__ = ["PROBE_S", "HealthWatch"]
 
@@ -53,12 +55,15 @@ class HealthWatch(threading.Thread):
         *,
         quiet_s: float = QUIET_S,
         kernel_list: Path = KERNEL_LIST,
+        host: Path = Path("/"),
     ) -> None:
+        """`host` is where the host's files are seen."""
         super().__init__(name="gpu-health", daemon=True)
         self._nvml = nvml
         self._fleet = Fleet(publish, quiet_s)
         self._choice = choice or Choice()
         self._kernel_list = kernel_list
+        self._host = host
         self._stopping = threading.Event()
         self._look_now = threading.Event()
         self._events = threading.Thread(target=self._hear, name="gpu-events", daemon=True)
@@ -71,6 +76,9 @@ class HealthWatch(threading.Thread):
         self._probing: tuple[str, float] | None = None
         """Which GPU is being asked, and since when."""
         self._looked_at_s = time.monotonic()
+        self._bus: tuple[str, ...] = ()
+        self._bus_read_at_s: float | None = None
+        self._absence: Absence | None = None
 
     def stop_soon(self) -> None:
         """Asks the threads to end, which also closes the session; they may ask themselves."""
@@ -103,6 +111,11 @@ class HealthWatch(threading.Thread):
     def age_s(self) -> float:
         """How old the last completed look is; it grows while a driver call hangs."""
         return time.monotonic() - self._looked_at_s
+
+    @property
+    def absence(self) -> Absence | None:
+        """Why no GPU here is ours, as of the last look; None when one is, or was."""
+        return self._absence
 
     # --- events --------------------------------------------------------------------------------
 
@@ -150,6 +163,7 @@ class HealthWatch(threading.Thread):
 
     def look(self) -> None:
         """Probes all GPUs once and tells what has changed; the thread calls it again and again."""
+        failure: NvmlError | None = None
         try:
             listed = _entries(self._kernel_list)
             if listed != self._listed or self._must_open():
@@ -161,11 +175,30 @@ class HealthWatch(threading.Thread):
                 self._probe(uuid)
             self._watch_events()
         except NvmlError as error:
-            self._complain(f"no GPU can be used: {error}")
+            failure = error
+            if self._fleet.uuids:
+                self._complain(f"no GPU can be used: {error}")
             self._close()
             self._fleet.note_silence(self._fleet.uuids, f"NVML does not answer: {error.why}")
+        self._note_absence(failure)
         self._looked_at_s = time.monotonic()
         self._fleet.tell()
+
+    def _note_absence(self, failure: NvmlError | None) -> None:
+        absence = None
+        if not self._fleet.uuids:
+            absence = explain_absence(self._found, failure, self._read_bus())
+            if absence != self._absence:
+                level = logging.WARNING if absence.is_fault else logging.INFO
+                _log.log(level, "no GPU to hand out: %s", absence.why)
+        self._absence = absence
+
+    def _read_bus(self) -> tuple[str, ...]:
+        """Not at every look: it can have hundreds of devices."""
+        now_s = time.monotonic()
+        if self._bus_read_at_s is None or now_s - self._bus_read_at_s >= REOPEN_S:
+            self._bus, self._bus_read_at_s = gpus_on_bus(self._host), now_s
+        return self._bus
 
     def _must_open(self) -> bool:
         if not self._nvml.is_open:

@@ -57,6 +57,14 @@ class NvmlError(Exception):
         return self.code in _SESSION_ENDED
 
     @property
+    def is_driverless(self) -> bool:
+        """There is no driver, as on every node without GPUs."""
+        return self.code in (
+            pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+            pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        )
+
+    @property
     def is_unsupported(self) -> bool:
         return self.code in (
             pynvml.NVML_ERROR_NOT_SUPPORTED,

@@ -120,6 +120,12 @@ ROWS = (
         lambda node: [((node.version, node.driver), 1)],
     ),
     Row(
+        "aliquot_node_gpus",
+        "GPUs of the node that are ours to hand out, broken ones too; 0 where there is none.",
+        (),
+        lambda node: [((), len(node.gpus))],
+    ),
+    Row(
         "aliquot_gpu_info",
         "Always 1; what the GPU is.",
         ("gpu_uuid", "gpu", "model"),

@@ -30,11 +30,11 @@ MakePage = Callable[[str], Page]
 """Given the query, what stands behind the question mark."""
 
 
-def text_page(problem: str) -> Page:
-    """For probes: 200, or 503 with what is the matter."""
+def text_page(problem: str, remark: str = "") -> Page:
+    """For probes: 200, maybe with a remark, or 503 with what is the matter."""
     if problem:
         return Page(f"{problem}\n".encode(), HTTPStatus.SERVICE_UNAVAILABLE)
-    return Page(b"ok\n")
+    return Page(f"ok: {remark}\n".encode() if remark else b"ok\n")
 
 
 class Web:

@@ -158,5 +158,6 @@ class Dashboard:
         return {
             record.name: record.inventory.agent_url
             for record in records
-            if record.inventory is not None
+            # Agents without GPUs have nothing to tell, and there may be many.
+            if record.inventory is not None and record.uuids
         }

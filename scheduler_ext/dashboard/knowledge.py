@@ -53,6 +53,6 @@ def gather(state: ClusterState) -> Knowledge:
     nodes = {
         name: NodeFacts(record, tuple(holders.get(name, ())))
         for name, record in sorted(records.items())
-        if record.inventory is not None or name in holders
+        if record.uuids or name in holders
     }
     return Knowledge(state.unit_mib, nodes, waiting)

@@ -71,7 +71,7 @@ class WaitingQueue:
         with self._state.lock:
             trial = self._state.cluster.scratch()
             left_out = sum(
-                record.inventory is not None and name not in trial.row_of
+                bool(record.uuids) and name not in trial.row_of
                 for name, record in self._state.nodes.items()
             )
         return {

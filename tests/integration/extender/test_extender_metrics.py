@@ -12,6 +12,7 @@ def test_every_metric_of_the_table_is_there_and_prometheus_has_nothing_to_object
 ):
     server.add(gpu_node("n1", gpus=2))
     server.add(gpu_node("n2", agent=False))
+    server.add(gpu_node("n3", gpus=0))
     extender = start(listen_tls="127.0.0.1:0")
     server.wait_for(lambda: extender.tls_port)
     scheduler = connect(extender)
@@ -28,6 +29,8 @@ def test_every_metric_of_the_table_is_there_and_prometheus_has_nothing_to_object
         row.name: set(row.labels) for row in ROWS
     }
     assert 'aliquot_extender_node_left_out{node="n2"} 1.0' in page
+    # A node that has no GPU is not missed.
+    assert 'node="n3"' not in page
     assert "aliquot_extender_waiting_pods 1.0" in page
     assert "aliquot_extender_ready 1.0" in page
     assert promtool("check", "metrics", stdin=page) == ""

@@ -46,6 +46,11 @@ def test_a_probe_hears_what_is_the_matter(web: Web):
     assert get(web, "/readyz") == (503, "not registered\n")
 
 
+def test_a_remark_goes_with_all_being_well_only():
+    assert text_page("", "nothing to do") == Page(b"ok: nothing to do\n")
+    assert text_page("broken", "nothing to do") == text_page("broken")
+
+
 def test_a_page_may_be_asked_with_parameters_and_hears_of_them(web: Web):
     assert get(web, "/metrics") == (200, "a 0\n")
     assert get(web, "/metrics?name=a") == (200, "a 6\n")

@@ -101,7 +101,7 @@ def make(tmp_path: Path, choice: Choice | None = None, driver: Driver | None = N
     driver = driver or Driver()
     pictures: list[Hardware] = []
     watch = HealthWatch(
-        cast("Nvml", driver), pictures.append, choice, kernel_list=tmp_path / "gpus"
+        cast("Nvml", driver), pictures.append, choice, kernel_list=tmp_path / "gpus", host=tmp_path
     )
     return Watched(driver, watch, pictures)
 

@@ -104,7 +104,9 @@ def test_every_problem_is_told() -> None:
 def test_nodes_without_gpus_are_left_out_and_names_are_in_order() -> None:
     plain = gpu_node("plain", agent=False)
     del plain["metadata"]["annotations"][names.INVENTORY]
-    state = state_of([gpu_node("b"), plain, gpu_node("a")], [])
+    # Its agent runs, and has found none.
+    bare = gpu_node("bare", gpus=0)
+    state = state_of([gpu_node("b"), plain, bare, gpu_node("a")], [])
     assert list(gather(state).nodes) == ["a", "b"]
 
 

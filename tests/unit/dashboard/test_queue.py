@@ -72,6 +72,12 @@ def test_members_of_a_group_say_that_they_wait_for_all() -> None:
     assert shown(state)["m"].endswith("group g starts when there is room for all 4 of it")
 
 
+def test_nodes_without_gpus_do_not_count() -> None:
+    nodes = [gpu_node("a"), gpu_node("away", agent=False), gpu_node("bare", gpus=0)]
+    state = state_of(nodes, [gpu_pod("big", memory=200)])
+    assert "none of 2 nodes" in shown(state)["big"]
+
+
 def test_no_nodes_at_all() -> None:
     assert shown(state_of([], [gpu_pod("p")]))["p"].startswith("no node reports GPUs")
 

@@ -13,7 +13,8 @@ from aliquot.doctor.driver import Answer, judge_driver
 from aliquot.doctor.finding import Finding, Level
 from aliquot.doctor.image import judge_libc
 from aliquot.kubernetes.objects import Node, NodeStatus, ObjectMeta
-from aliquot.protocol import names
+from aliquot.protocol import inventory, names
+from aliquot.protocol.inventory import GpuRecord, NodeInventory
 
 NOW = datetime(2030, 6, 1, tzinfo=UTC)
 
@@ -69,9 +70,11 @@ def test_clocks_that_differ_are_a_warning(ahead_s: float, level: Level) -> None:
     assert levels(judge_clock(ahead_s)) == [level]
 
 
-def node(name: str, units: int) -> Node:
+def node(name: str, units: int, gpus: int = 1) -> Node:
+    records = tuple(GpuRecord(f"GPU-{n}", n, "A100", 320) for n in range(gpus))
+    report = inventory.encode(NodeInventory(records, 256))
     return Node(
-        ObjectMeta(name=name, annotations={names.INVENTORY: "{}"}),
+        ObjectMeta(name=name, annotations={names.INVENTORY: report}),
         status=NodeStatus(allocatable={names.MEMORY_RESOURCE: str(units)}),
     )
 
@@ -81,6 +84,18 @@ def test_a_node_whose_agent_is_away_is_named() -> None:
     assert levels(away, offer) == [Level.FAIL, Level.GOOD]
     assert "offered by b:" in away.text
     assert "1 of 3" in offer.text
+
+
+def test_agents_on_nodes_without_gpus_are_no_failure() -> None:
+    (offer,) = judge_nodes([node("a", 320), node("b", 0, gpus=0)])
+    assert levels(offer) == [Level.GOOD]
+    assert "1 of 2" in offer.text
+
+
+def test_a_report_that_cannot_be_read_is_a_node_of_ours() -> None:
+    broken = Node(ObjectMeta(name="a", annotations={names.INVENTORY: "{"}))
+    away, _ = judge_nodes([broken])
+    assert levels(away) == [Level.FAIL]
 
 
 def test_a_cluster_without_shared_gpus_is_a_warning() -> None:

@@ -49,6 +49,8 @@ def free(made: ClusterState, name: str = "n1") -> list[tuple[int, int]]:
     ("changed", "text"),
     [
         (gpu_node("n1", agent=False), "the node agent is not running"),
+        (gpu_node("n1", gpus=0), "the node has no GPU that its agent could hand out"),
+        (gpu_node("n1", gpus=0, agent=False), "the node has no GPU"),
         (gpu_node("n1", unit_mib=512), "its memory units are 512 MiB, the cluster's 256 MiB"),
     ],
 )
