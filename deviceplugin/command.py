@@ -7,7 +7,7 @@ import sys
 import threading
 
 from aliquot import logs
-from aliquot.errors import OperationError
+from aliquot.errors import OperationError, UserError
 from deviceplugin.settings import Settings, add_options, load
 
 HELP = "the node agent: shares this node's GPUs between pods (a kubelet device plugin)"
@@ -29,10 +29,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="remove what the agent has put on this node, unless containers still use it",
     )
+    parser.add_argument(
+        "--wait",
+        action="store_true",
+        help="with --uninstall: wait until the agent has ended and nobody uses anything of it",
+    )
     add_options(parser)
 
 
 def run(options: argparse.Namespace) -> int:
+    if options.wait and not options.uninstall:
+        raise UserError("--wait goes with --uninstall only")
     settings = load(vars(options))
     if options.verbose:
         logs.configure(settings.log_format, "debug")
@@ -44,9 +51,9 @@ def run(options: argparse.Namespace) -> int:
         print(describe(settings), end="")
         return 0
     if options.uninstall:
-        from deviceplugin.uninstall import uninstall
+        from deviceplugin.uninstall import uninstall, uninstall_when_free
 
-        print(uninstall(settings), end="")
+        print(uninstall_when_free(settings) if options.wait else uninstall(settings), end="")
         return 0
     return _serve(settings)
 

@@ -56,6 +56,12 @@ class AgentProcess:
             timeout=2 * PATIENCE_S,
         )
 
+    def begin(self, *more: str) -> subprocess.Popen[str]:
+        """For what takes its time and says why."""
+        return subprocess.Popen(
+            self.command(*more), env=self._environment(), stderr=subprocess.PIPE, text=True
+        )
+
     def start(self) -> "AgentProcess":
         with open(self.log, "ab") as log:
             self._begin = log.tell()

@@ -1,6 +1,7 @@
 """What the agent puts on the node's disk for containers, and takes away again."""
 
 import contextlib
+import errno
 import hashlib
 import logging
 import os
@@ -148,10 +149,13 @@ class ContainerFiles:
 
     def uninstall(self) -> None:
         """Takes away everything that we put on the node."""
+        self.access.remove()
         for entry in _entries(self._allocations):
             self._remove(entry)
+        # The folder itself may be a mount, which cannot go.
         shutil.rmtree(self.root, ignore_errors=True)
-        self.access.remove()
+        if _entries(self.root):
+            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(self.root))
 
     def found_limits(self, allocation: Allocation) -> Limits | None:
         """What its folder says, where there is one."""

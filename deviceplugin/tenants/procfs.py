@@ -9,7 +9,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["FileId", "Mount", "ProcFs", "ProcessView", "file_id"]
+__all__ = ["FileId", "Mount", "ProcFs", "ProcessView", "file_id", "pod_of"]
 
 SHIM_NAME = "libaliquot"
 USAGE_NAME = "usage"
@@ -92,12 +92,13 @@ class ProcFs:
             maps = (folder / "maps").read_text(errors="replace")
         except OSError:
             return None
-        pod_uid, container_id = _pod_of(groups)
+        pod_uid, container_id = pod_of(groups)
         shims, usages = _mapped(maps)
         return ProcessView(pid, pod_uid, container_id, shims, usages, _mounts(mounts))
 
 
-def _pod_of(groups: str) -> tuple[str, str]:
+def pod_of(groups: str) -> tuple[str, str]:
+    """Pod and container by a process's list of cgroups; empty where it belongs to none."""
     for line in groups.splitlines():
         # The outermost name counts: what lies below it a tenant may have named.
         match = _POD.search(line)
