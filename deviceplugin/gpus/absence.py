@@ -21,7 +21,7 @@ def explain_absence(found: Found, error: NvmlError | None, on_bus: tuple[str, ..
     seen = f"NVIDIA's GPU {', '.join(on_bus)} is on the PCI bus" if on_bus else ""
     if error is not None:
         if error.is_driverless and not on_bus:
-            return Absence("this node has no GPU, and no NVIDIA driver", is_fault=False)
+            return Absence(f"this node has no GPU ({error.why})", is_fault=False)
         return Absence(f"{seen}, but {error}" if seen else str(error), is_fault=True)
     if found.silent:
         told = "; ".join(f"GPU {index} does not answer: {why}" for index, why in found.silent)
