@@ -36,6 +36,8 @@ __all__ = ["FIRST_LOOK_S", "Agent", "access_of", "choice_of", "files_of", "shari
 
 THRIFT_S = 10.0
 """How often memory is given back: the kubelet's lists are long, and what they took stays ours."""
+DRIVER_S = 5.0
+"""How often the driver's files are looked for: parts of it are loaded when first needed."""
 ROUND_S = 60.0
 """How often books are compared with the kubelet's."""
 SPACING_S = 1.0
@@ -60,10 +62,11 @@ class Agent:
         """Why the GPUs of the last look cannot be advertised as the settings want it."""
         self._sharing = sharing_of(settings)
         self._counts = Counts()
+        files = files_of(settings)
         try:
             self._allocator = Allocator(
                 self._sharing,
-                files_of(settings),
+                files,
                 Journal(settings.state_dir / "journal"),
                 time.monotonic,
             )
@@ -71,6 +74,7 @@ class Agent:
             raise OperationError(str(error)) from None
         self._round = Repeating("reconciliation", ROUND_S, self._go_round, SPACING_S)
         self._thrift = Repeating("giving memory back", THRIFT_S, give_back)
+        self._driver = Repeating("looking for the driver's files", DRIVER_S, files.access.refresh)
         self._cluster = connect_cluster(
             settings, self._sharing, self._allocator, on_gone=self._round.soon
         )
@@ -133,6 +137,7 @@ class Agent:
         self._kubelet.start()
         self._round.start()
         self._thrift.start()
+        self._driver.start()
         self._arbiter.start()
         self._tenants.start()
         # So that the first who looks finds something to compare with.
@@ -143,6 +148,7 @@ class Agent:
         self._health.stop_soon()
         self._round.stop()
         self._thrift.stop()
+        self._driver.stop()
         self._history.stop()
         self._kubelet.stop()
         for watch in (self._tenants, self._arbiter):

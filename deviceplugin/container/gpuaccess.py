@@ -1,12 +1,20 @@
 """How a container reaches the GPUs themselves: CDI, the NVIDIA runtime, device nodes, simulator."""
 
 import json
+import logging
 import os
-from dataclasses import dataclass
+import threading
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Protocol
 
-from deviceplugin.container.driverfiles import control_nodes, library_mounts
+from deviceplugin.container.cdi import device_name, specification
+from deviceplugin.container.driverfiles import (
+    LIBRARY_FOLDER,
+    UVM,
+    control_nodes,
+    library_mounts,
+)
 from deviceplugin.container.grant import DeviceNode, Grant, Mount
 from deviceplugin.gpus.hardware import Gpu, Hardware
 
@@ -19,9 +27,6 @@ __all__ = [
     "choose_access",
 ]
 
-CDI_KIND = "aliquot.dev/gpu"
-CDI_VERSION = "0.5.0"
-"""Old enough for every runtime that knows CDI at all."""
 CDI_FOLDERS = ("etc/cdi", "var/run/cdi")
 RUNTIME_PROGRAMS = (
     "usr/bin/nvidia-container-runtime",
@@ -29,9 +34,25 @@ RUNTIME_PROGRAMS = (
 )
 
 
+_NONE = Hardware()
+_NOT_BY_RUNTIME = {"NVIDIA_VISIBLE_DEVICES": "void"}
+"""CUDA's images ask for all GPUs by themselves; NVIDIA's runtime, where it is the default, would
+give them all."""
+_ENVIRONMENT = {
+    **_NOT_BY_RUNTIME,
+    # Triton asks the loader's cache, which no hook of ours brings up to date.
+    "TRITON_LIBCUDA_PATH": str(LIBRARY_FOLDER),
+}
+
+_log = logging.getLogger(__name__)
+
+
 class GpuAccess(Protocol):
     def prepare(self, hardware: Hardware) -> None:
         """Puts on the host what grants refer to; called whenever the GPUs have changed."""
+
+    def refresh(self) -> None:
+        """Looks again for the host's own files, which come and go with parts of the driver."""
 
     def grant(self, gpus: tuple[Gpu, ...]) -> Grant:
         """The same for both resources, to the byte."""
@@ -46,16 +67,23 @@ class NodeAccess:
 
     host: Path = Path("/")
     """Where the agent sees the host's files."""
+    _hardware: Hardware = _NONE
     _nodes: tuple[DeviceNode, ...] = ()
     _mounts: tuple[Mount, ...] = ()
 
     def prepare(self, hardware: Hardware) -> None:
-        self._nodes = control_nodes(self.host)
-        self._mounts = library_mounts(self.host, hardware.driver)
+        self._hardware = hardware
+        self.refresh()
+
+    def refresh(self) -> None:
+        before, self._nodes = self._nodes, control_nodes(self.host)
+        self._mounts = library_mounts(self.host, self._hardware.driver)
+        if before != self._nodes:
+            _warn_without_uvm(self._nodes)
 
     def grant(self, gpus: tuple[Gpu, ...]) -> Grant:
         nodes = tuple(map(_node, gpus))
-        return Grant(mounts=self._mounts, devices=(*nodes, *self._nodes))
+        return Grant(env=_ENVIRONMENT, mounts=self._mounts, devices=(*nodes, *self._nodes))
 
     def remove(self) -> None:
         pass
@@ -66,6 +94,9 @@ class RuntimeAccess:
     hides every GPU that is not in its limits."""
 
     def prepare(self, hardware: Hardware) -> None:
+        pass
+
+    def refresh(self) -> None:
         pass
 
     def grant(self, gpus: tuple[Gpu, ...]) -> Grant:
@@ -86,16 +117,36 @@ class CdiAccess:
 
     folder: Path = Path("/var/run/cdi")
     host: Path = Path("/")
+    _hardware: Hardware = _NONE
     _written: str = ""
+    _writing: threading.Lock = field(default_factory=threading.Lock)
 
     @property
     def path(self) -> Path:
         return self.folder / "aliquot.dev-gpu.json"
 
     def prepare(self, hardware: Hardware) -> None:
-        text = json.dumps(_cdi_specification(hardware, self.host), indent=1, sort_keys=True)
+        with self._writing:
+            self._hardware = hardware
+            self._write()
+
+    def refresh(self) -> None:
+        with self._writing:
+            self._write()
+
+    def _write(self) -> None:
+        if not self._hardware.gpus:
+            return  # what there is from before, containers may still want to start with
+        nodes = control_nodes(self.host)
+        mounts = library_mounts(self.host, self._hardware.driver)
+        # The variable in the file, too: it is applied last, so no pod can set another one.
+        made = specification(
+            {gpu.uuid: _node(gpu) for gpu in self._hardware.gpus}, nodes, mounts, _NOT_BY_RUNTIME
+        )
+        text = json.dumps(made, indent=1, sort_keys=True)
         if text == self._written and self.path.exists():
             return
+        _warn_without_uvm(nodes)
         self.folder.mkdir(parents=True, exist_ok=True)
         # Runtimes read every file of the folder that ends in .json, at any time.
         fresh = self.path.with_name(f".{self.path.name}.new")
@@ -107,11 +158,12 @@ class CdiAccess:
         self._written = text
 
     def grant(self, gpus: tuple[Gpu, ...]) -> Grant:
-        return Grant(cdi=tuple(f"{CDI_KIND}={gpu.uuid}" for gpu in gpus))
+        return Grant(env=_ENVIRONMENT, cdi=tuple(device_name(gpu.uuid) for gpu in gpus))
 
     def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
-        self._written = ""
+        with self._writing:
+            self.path.unlink(missing_ok=True)
+            self._written = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +176,9 @@ class SimulatedAccess:
     """The file that all processes of the node share; nothing else may be in its folder."""
 
     def prepare(self, hardware: Hardware) -> None:
+        pass
+
+    def refresh(self) -> None:
         pass
 
     def grant(self, gpus: tuple[Gpu, ...]) -> Grant:  # noqa: ARG002 - the shim hides the others
@@ -167,31 +222,10 @@ def _node(gpu: Gpu) -> DeviceNode:
     return DeviceNode(path, path)
 
 
-def _cdi_specification(hardware: Hardware, host: Path) -> dict[str, Any]:
-    return {
-        "cdiVersion": CDI_VERSION,
-        "kind": CDI_KIND,
-        "devices": [
-            {"name": gpu.uuid, "containerEdits": {"deviceNodes": [_cdi_node(_node(gpu))]}}
-            for gpu in hardware.gpus
-        ],
-        "containerEdits": {
-            "deviceNodes": [_cdi_node(node) for node in control_nodes(host)],
-            "mounts": [
-                {
-                    "hostPath": str(mount.host),
-                    "containerPath": str(mount.container),
-                    "options": ["ro", "nosuid", "nodev", "bind"],
-                }
-                for mount in library_mounts(host, hardware.driver)
-            ],
-        },
-    }
-
-
-def _cdi_node(node: DeviceNode) -> dict[str, str]:
-    return {
-        "path": str(node.container),
-        "hostPath": str(node.host),
-        "permissions": node.permissions,
-    }
+def _warn_without_uvm(nodes: tuple[DeviceNode, ...]) -> None:
+    if nodes and not any(each.host.name == UVM for each in nodes):
+        _log.warning(
+            "/dev/%s is not on this node, so no CUDA program of a container can start; load it "
+            "there with `nvidia-modprobe -u -c=0`, at every boot",
+            UVM,
+        )

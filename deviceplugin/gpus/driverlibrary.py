@@ -9,6 +9,7 @@ __all__ = ["DRIVER_FOLDERS", "MULTIARCH", "load_nvml"]
 MULTIARCH = ("x86_64-linux-gnu", "aarch64-linux-gnu")
 DRIVER_FOLDERS = (
     *(f"usr/lib/{triplet}" for triplet in MULTIARCH),
+    *(f"usr/lib/{triplet}/nvidia/current" for triplet in MULTIARCH),
     "usr/lib64",
     "usr/lib",
     "run/nvidia/driver/usr/lib64",

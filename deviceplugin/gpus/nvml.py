@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 
 import pynvml
 
+from deviceplugin.gpus.devicenodes import borrow_nodes
 from deviceplugin.gpus.driverlibrary import load_nvml
 from deviceplugin.gpus.gate import Gate
 
@@ -133,6 +134,7 @@ class Nvml:
         with self._alone():
             self._close()
             if self._host != Path("/"):
+                borrow_nodes(self._host)
                 load_nvml(self._host)
             _ask("opening NVML", pynvml.nvmlInit)
             self._is_open = True

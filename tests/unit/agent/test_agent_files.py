@@ -1,5 +1,4 @@
 import errno
-import json
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -8,16 +7,13 @@ import pytest
 
 from deviceplugin.booking.ledger import Allocation
 from deviceplugin.booking.sharing import Sharing
-from deviceplugin.container import gpuaccess, usagestore
+from deviceplugin.container import usagestore
 from deviceplugin.container.files import ContainerFiles, UsageStore
 from deviceplugin.container.gpuaccess import (
     CdiAccess,
-    NodeAccess,
     RuntimeAccess,
-    SimulatedAccess,
-    choose_access,
 )
-from deviceplugin.container.grant import Grant, Mount
+from deviceplugin.container.grant import Grant
 from deviceplugin.container.usagestore import Mounter
 from deviceplugin.gpus.hardware import Hardware
 from shim import limits, usage
@@ -275,71 +271,3 @@ def test_an_administrators_way_out_is_honoured_only_where_allowed(node: Node) ->
         for resource in (MEMORY, COMPUTE):
             paths = {str(each.container) for each in _grant(node, pod, resource).mounts}
             assert ("/etc/ld.so.preload" in paths) is wanted
-
-
-def _driver(host: Path) -> None:
-    for path in ("dev/nvidiactl", "dev/nvidia-uvm", "dev/nvidia0"):
-        (host / path).parent.mkdir(parents=True, exist_ok=True)
-        (host / path).touch()
-    folder = host / "usr/lib/x86_64-linux-gnu"
-    folder.mkdir(parents=True)
-    for name in ("libcuda.so.570.1", "libnvidia-ml.so.570.1", "libcuda.so.550.9"):
-        (folder / name).touch()
-
-
-def test_device_nodes_come_with_the_drivers_libraries(tmp_path: Path) -> None:
-    _driver(tmp_path)
-    access = NodeAccess(tmp_path)
-    access.prepare(Hardware((gpu(0), gpu(1)), driver="570.1"))
-    grant = access.grant((gpu(0),))
-    assert [str(each.host) for each in grant.devices] == [
-        "/dev/nvidia0",
-        "/dev/nvidiactl",
-        "/dev/nvidia-uvm",
-    ]
-    library = Path("/usr/lib/x86_64-linux-gnu/libcuda.so.570.1")
-    assert Mount(library, Path("/usr/lib64/libcuda.so.1")) in grant.mounts
-    assert Mount(library, Path("/usr/lib/x86_64-linux-gnu/libcuda.so.1")) in grant.mounts
-    assert not any("550" in str(each.host) for each in grant.mounts)
-
-
-def test_the_cdi_file_follows_the_gpus_and_is_written_back_when_removed(tmp_path: Path) -> None:
-    _driver(tmp_path)
-    access = CdiAccess(tmp_path / "cdi", tmp_path)
-    access.prepare(Hardware((gpu(0),), driver="570.1"))
-    written = json.loads(access.path.read_text())
-    assert written["kind"] == "aliquot.dev/gpu"
-    assert [each["name"] for each in written["devices"]] == [uuid(0)]
-    assert written["devices"][0]["containerEdits"]["deviceNodes"][0]["path"] == "/dev/nvidia0"
-    assert len(written["containerEdits"]["mounts"]) == 4
-    access.prepare(Hardware((gpu(0), gpu(1)), driver="570.1"))
-    assert len(json.loads(access.path.read_text())["devices"]) == 2
-    inode = access.path.stat().st_ino
-    access.prepare(Hardware((gpu(0), gpu(1)), driver="570.1"))
-    assert access.path.stat().st_ino == inode
-    access.path.unlink()
-    access.prepare(Hardware((gpu(0), gpu(1)), driver="570.1"))
-    assert access.path.exists()
-    assert access.grant((gpu(1),)).cdi == (f"aliquot.dev/gpu={uuid(1)}",)
-
-
-def test_the_way_to_the_gpu_is_chosen_by_what_the_host_has(tmp_path: Path) -> None:
-    assert isinstance(choose_access("auto", tmp_path), NodeAccess)
-    (tmp_path / "usr/bin").mkdir(parents=True)
-    (tmp_path / gpuaccess.RUNTIME_PROGRAMS[0]).touch()
-    assert isinstance(choose_access("auto", tmp_path), RuntimeAccess)
-    (tmp_path / "etc/cdi").mkdir(parents=True)
-    assert isinstance(choose_access("auto", tmp_path), CdiAccess)
-    assert isinstance(choose_access("nodes", tmp_path), NodeAccess)
-    with pytest.raises(ValueError, match="no way to reach a GPU"):
-        choose_access("magic", tmp_path)
-
-
-def test_on_a_simulated_node_another_driver_is_mounted() -> None:
-    access = SimulatedAccess(Path("/opt/driver"), Path("/run/sim/state"))
-    grant = access.grant((gpu(0),))
-    assert grant.env == {
-        "LD_LIBRARY_PATH": "/usr/local/lib/aliquot/driver",
-        "ALIQUOT_SIM_STATE": "/run/aliquot/driver/state",
-    }
-    assert Mount(Path("/run/sim"), Path("/run/aliquot/driver"), read_only=False) in grant.mounts
