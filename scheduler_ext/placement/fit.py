@@ -25,11 +25,11 @@ def eligible_devices(
     cluster: Cluster, rows: NDArray[np.int64], request: Request
 ) -> NDArray[np.bool_]:
     """Rows x devices: the GPU is of a wanted kind and has room for one share."""
-    free_memory = cluster.gpu_memory_free[rows]
+    free_memory = cluster.gpu_memory_free.take(rows, 0)
     asked = request.gpu_memory_units
     eligible = kind_of_devices(cluster, rows, request)
-    eligible &= cluster.compute_free_milli[rows] >= request.compute_milli
-    eligible &= free_memory >= (cluster.gpu_memory[rows] if asked is None else asked)
+    eligible &= cluster.compute_free_milli.take(rows, 0) >= request.compute_milli
+    eligible &= free_memory >= (cluster.gpu_memory.take(rows, 0) if asked is None else asked)
     return eligible
 
 
@@ -37,7 +37,7 @@ def kind_of_devices(
     cluster: Cluster, rows: NDArray[np.int64], request: Request
 ) -> NDArray[np.bool_]:
     """Rows x devices: the GPU is of a wanted kind, however full."""
-    wanted: NDArray[np.bool_] = allowed_models(cluster, request)[cluster.model[rows]]
+    wanted: NDArray[np.bool_] = allowed_models(cluster, request).take(cluster.model.take(rows, 0))
     if request.pins_devices:
         wanted &= _named_devices(cluster, request)[rows]
     return wanted
@@ -52,7 +52,7 @@ def fitting(
     host: bool = True,
 ) -> NDArray[np.bool_]:
     """Per row: the node has enough eligible GPUs and, unless others see to it, CPU and memory."""
-    fits = cluster.present[rows].copy()
+    fits = cluster.present.take(rows)
     if host:
         fits &= cluster.cpu_free_milli[rows] >= request.cpu_milli
         fits &= cluster.memory_free_mib[rows] >= request.memory_mib

@@ -31,11 +31,11 @@ class HoleValues:
         # numbers that went through a division from falling below themselves.
         memory = np.floor(memory_milli + 1e-6).astype(np.int64)
         if self.flat:
-            where = (np.minimum(compute_milli, memory), np.zeros_like(memory))
+            where = np.minimum(compute_milli, memory)
         else:
             step = _TWO_DIMENSIONAL_STEP_MILLI
-            where = (compute_milli // step, memory // step)
-        values: NDArray[np.float64] = self.table[where]
+            where = compute_milli // step * self.table.shape[1] + memory // step
+        values: NDArray[np.float64] = self.table.take(where)
         return values
 
 

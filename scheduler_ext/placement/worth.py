@@ -1,6 +1,6 @@
 """What the free part of a node is worth to the workload that was learned, in milli GPU."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -30,14 +30,14 @@ class Nodes:
 
     @classmethod
     def of(cls, cluster: Cluster, rows: NDArray[np.int64]) -> "Nodes":
-        free, total = cluster.gpu_memory_free[rows], cluster.gpu_memory[rows]
+        free, total = cluster.gpu_memory_free.take(rows, 0), cluster.gpu_memory.take(rows, 0)
         return cls(
-            cluster.compute_free_milli[rows],
+            cluster.compute_free_milli.take(rows, 0),
             free,
             total,
-            cluster.model[rows],
-            cluster.cpu_free_milli[rows],
-            cluster.memory_free_mib[rows],
+            cluster.model.take(rows, 0),
+            cluster.cpu_free_milli.take(rows),
+            cluster.memory_free_mib.take(rows),
             memory_milli(free, total),
         )
 
@@ -45,13 +45,14 @@ class Nodes:
         """With one share of the request taken from each of these devices."""
         asked = self.total if request.gpu_memory_units is None else request.gpu_memory_units
         memory = np.where(devices, self.memory - asked, self.memory)
-        return replace(
-            self,
-            compute=np.where(devices, self.compute - request.compute_milli, self.compute),
-            memory=memory,
-            memory_milli=memory_milli(memory, self.total),
-            cpu=self.cpu - request.cpu_milli,
-            host_memory=self.host_memory - request.memory_mib,
+        return Nodes(
+            np.where(devices, self.compute - request.compute_milli, self.compute),
+            memory,
+            self.total,
+            self.model,
+            self.cpu - request.cpu_milli,
+            self.host_memory - request.memory_mib,
+            memory_milli(memory, self.total),
         )
 
     def shares(self) -> NDArray[np.float32]:
@@ -75,7 +76,7 @@ def hole_worth(lesson: Lesson, nodes: Nodes) -> NDArray[np.float64]:
             worth = holes.of(nodes.compute, memory)
         elif here.any():
             worth[here] = holes.of(nodes.compute[here], memory[here])
-    result: NDArray[np.float64] = worth * (1 + SCARCITY_WEIGHT * lesson.scarcity[nodes.model])
+    result: NDArray[np.float64] = worth * (1 + SCARCITY_WEIGHT * lesson.scarcity.take(nodes.model))
     return result
 
 
@@ -90,9 +91,8 @@ def lost_by_each(
 
     Left at 0 for devices that are not eligible.
     """
-    lost = np.zeros(eligible.shape)
+    width = eligible.shape[1]
     twin = _first_twin(before, eligible)
-    node, device = np.nonzero(eligible & (twin == np.arange(eligible.shape[1])))
     was = _able(lesson, before)
     share, left = before.shares(), after.shares()
     usable = np.einsum("bdk,bd->bk", was, share)
@@ -102,24 +102,34 @@ def lost_by_each(
     now = np.einsum("bk,bk,bk->b", weight, usable, enough)
     # From here on one line per candidate. Only its device differs from the node as it is, so that
     # device's part is exchanged instead of summing all devices anew.
-    could, can = was[node, device], _able(lesson, after, (node, device))
-    usable_then = usable[node] + can * left[node, device, None] - could * share[node, device, None]
-    enough_then = (count[node] + can - could.astype(np.int16)) >= lesson.gpus
-    enough_then &= _cpu_suffices(lesson, after)[node]
-    then = np.einsum("xk,xk,xk->x", weight[node], usable_then, enough_then)
+    device = np.flatnonzero(eligible & (twin == np.arange(width)))
+    node = device // width
+    could, can = was.reshape(-1, was.shape[2]).take(device, 0), _able(lesson, after, device)
+    share_then, share_now = left.take(device), share.take(device)
+    nothing = np.float32(0)
+    usable_then = (
+        usable.take(node, 0)
+        + np.where(can, share_then[:, None], nothing)
+        - np.where(could, share_now[:, None], nothing)
+    )
+    enough_then = (count.take(node, 0) + can - could.astype(np.int16)) >= lesson.gpus
+    enough_then &= _cpu_suffices(lesson, after).take(node, 0)
+    then = np.einsum("xk,xk,xk->x", weight.take(node, 0), usable_then, enough_then)
     free = share.sum(axis=1)
-    free_then = free[node] - (share - left)[node, device]
+    free_then = free.take(node) - (share_now - share_then)
     whole = before.wholly_free()
     blocks = whole.sum(axis=1)
-    blocks_then = blocks[node] - (whole & ~after.wholly_free())[node, device]
-    lost[node, device] = (
-        ((free_then - then) - (free - now)[node])
-        + _stranded(free_then, _supported(lesson, after)[node])
-        - _stranded(free, _supported(lesson, before))[node]
-        + _blocks(lesson, block_weights, blocks)[node]
+    blocks_then = blocks.take(node) - (whole & ~after.wholly_free()).take(device)
+    lost = np.zeros(eligible.shape)
+    lost.ravel()[device] = (
+        ((free_then - then) - (free - now).take(node))
+        + _stranded(free_then, _supported(lesson, after).take(node))
+        - _stranded(free, _supported(lesson, before)).take(node)
+        + _blocks(lesson, block_weights, blocks).take(node)
         - _blocks(lesson, block_weights, blocks_then)
     )
-    return np.where(eligible, np.take_along_axis(lost, twin, axis=1), 0.0)
+    of_twin = lost.take(twin + width * np.arange(len(twin))[:, None])
+    return np.where(eligible, of_twin, 0.0)
 
 
 def _first_twin(nodes: Nodes, eligible: NDArray[np.bool_]) -> NDArray[np.int64]:
@@ -154,18 +164,20 @@ def _loss(lesson: Lesson, block_weights: dict[int, float], nodes: Nodes) -> NDAr
 
 
 def _able(
-    lesson: Lesson,
-    nodes: Nodes,
-    where: tuple[NDArray[np.int64], NDArray[np.int64]] | None = None,
+    lesson: Lesson, nodes: Nodes, where: NDArray[np.int64] | None = None
 ) -> NDArray[np.bool_]:
-    """... x K: this device, or each of all B x D, could carry one share of that class."""
-    pick = (slice(None), slice(None)) if where is None else where
-    memory = nodes.memory[pick]
-    able: NDArray[np.bool_] = nodes.compute[pick][..., None] >= lesson.compute_milli
+    """... x K: each of all B x D devices, or those at these places, could carry one share of that
+    class."""
+
+    def pick(numbers: NDArray[np.int64]) -> NDArray[np.int64]:
+        return numbers if where is None else numbers.take(where)
+
+    memory = pick(nodes.memory)
+    able: NDArray[np.bool_] = pick(nodes.compute)[..., None] >= lesson.compute_milli
     able &= memory[..., None] >= lesson.gpu_memory_units
     if lesson.whole.any():
-        able &= (memory == nodes.total[pick])[..., None] | ~lesson.whole
-    able &= lesson.access[nodes.model[pick]]
+        able &= (memory == pick(nodes.total))[..., None] | ~lesson.whole
+    able &= lesson.access.take(pick(nodes.model), 0)
     return able
 
 
