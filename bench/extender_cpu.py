@@ -11,11 +11,12 @@ from bench.extender_cluster import Kind, bound_pods, kinds, nodes, pending_pod
 from scheduler_ext.choices import Choices
 from scheduler_ext.garbage import keep_what_is_there
 from scheduler_ext.objects import Node, Pod
+from scheduler_ext.ratings import Ratings
 from scheduler_ext.records import pod_record
 from scheduler_ext.state import ClusterState
 from scheduler_ext.verbs import BEST_SCORE, Verbs
 from scheduler_ext.waiting import WaitingPods
-from scheduler_ext.wire import ExtenderArgs, FilterResult, HostPriority
+from scheduler_ext.wire import ExtenderArgs, FilterResult
 
 __all__ = ["measure_cpu"]
 
@@ -35,11 +36,14 @@ def measure_cpu(node_count: int, pod_count: int, calls: int, seed: int) -> dict[
     del pods
     usual = gc.get_threshold()
     keep_what_is_there()
+    ratings = Ratings(state.cluster)
     names = [f"gpu-node-{number:05}" for number in range(node_count)]
     drawn = random.Random(seed)
     for number, kind in enumerate(kinds()):
-        _one(verbs, number, kind, names)
-    spent = [_one(verbs, 1000 + number, drawn.choice(kinds()), names) for number in range(calls)]
+        _one(verbs, ratings, number, kind, names)
+    spent = [
+        _one(verbs, ratings, 1000 + number, drawn.choice(kinds()), names) for number in range(calls)
+    ]
     both = sorted(filter_ms + prioritize_ms for filter_ms, prioritize_ms, _ in spent)
     decisions = sorted(decision_ms for _, _, decision_ms in spent)
     gc.set_threshold(*usual)
@@ -52,7 +56,9 @@ def measure_cpu(node_count: int, pod_count: int, calls: int, seed: int) -> dict[
     }
 
 
-def _one(verbs: Verbs, number: int, kind: Kind, names: list[str]) -> tuple[float, float, float]:
+def _one(
+    verbs: Verbs, ratings: Ratings, number: int, kind: Kind, names: list[str]
+) -> tuple[float, float, float]:
     """Of filter, prioritize and the bind decision; zeros for what is not asked."""
     pod = pending_pod(number, kind)
     body = _encode({"Pod": pod, "Nodes": None, "NodeNames": names})
@@ -67,13 +73,13 @@ def _one(verbs: Verbs, number: int, kind: Kind, names: list[str]) -> tuple[float
     body = _encode({"Pod": pod, "Nodes": None, "NodeNames": found.passed})
     began_s = time.thread_time()
     args = _decode(body)
-    scores = verbs.prioritize(args.pod, args.node_names or [])
-    _encode(list(map(HostPriority, found.passed, scores)))
+    rated = verbs.rate(args.pod, args.node_names or [])
+    ratings.encode(found.passed, rated.rows, rated.scores)
     prioritize_ms = 1e3 * (time.thread_time() - began_s)
     record = pod_record(args.pod)
     assert record is not None
     began_s = time.thread_time()
-    verbs.choose(record, found.passed[scores.index(BEST_SCORE)])
+    verbs.choose(record, found.passed[rated.scores.tolist().index(BEST_SCORE)])
     decision_ms = 1e3 * (time.thread_time() - began_s)
     verbs.holdings.settle(record.uid)
     return filter_ms, prioritize_ms, decision_ms

@@ -3,11 +3,11 @@
 import argparse
 import logging
 import signal
-import sys
 import threading
 
 from aliquot import logs
 from scheduler_ext.settings import add_options, load
+from scheduler_ext.turns import give_way
 
 LINGER_S = 5.0
 """How long after SIGTERM the webhook's Service may still lead to us; the pod's grace is longer."""
@@ -32,8 +32,7 @@ def run(options: argparse.Namespace) -> int:
     from aliquot.kubernetes.client import connect
     from scheduler_ext.extender import Extender
 
-    # kube-scheduler waits for verbs; what is watched meanwhile can give way sooner than by default.
-    sys.setswitchinterval(0.0001)
+    give_way()
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())

@@ -17,7 +17,7 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from scheduler_ext.ledger import Stage
-from scheduler_ext.reasons import Cause, Reason
+from scheduler_ext.reasons import Cause
 
 __all__ = ["ROWS", "ClusterSample", "Metrics", "Row", "StageSample"]
 
@@ -243,8 +243,9 @@ class Metrics:
         self._unschedulable = self._counter(_UNSCHEDULABLE)
         self._woken = self._counter(_WOKEN)
         # There from the start, at zero: of a counter that begins with 1, nobody sees the increase.
-        for verb in (*_VERBS, BIND_DECISION):
-            self._verb_seconds.labels(verb)
+        self._seconds_of = {
+            verb: self._verb_seconds.labels(verb) for verb in (*_VERBS, BIND_DECISION)
+        }
         for verb in _VERBS:
             self._verb_failures.labels(verb)
         for cause in Cause:
@@ -260,15 +261,12 @@ class Metrics:
         try:
             yield
         finally:
-            self._verb_seconds.labels(verb).observe(perf_counter() - began_s)
+            self._seconds_of[verb].observe(perf_counter() - began_s)
 
     def failed(self, verb: str) -> None:
         self._verb_failures.labels(verb).inc()
 
-    def rejected(self, reasons: Iterable[Reason]) -> None:
-        counts: dict[Cause, int] = {}
-        for reason in reasons:
-            counts[reason.cause] = counts.get(reason.cause, 0) + 1
+    def rejected(self, counts: Mapping[Cause, int]) -> None:
         for cause, count in counts.items():
             self._rejections.labels(_label(cause)).inc(count)
 

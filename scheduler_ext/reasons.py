@@ -33,6 +33,11 @@ class Cause(IntEnum):
     # An enumeration's own is Python code, and thousands of nodes are counted by cause in a call.
     __hash__ = int.__hash__
 
+    @property
+    def is_permanent(self) -> bool:
+        """Whether it would be the same if nothing else ran on the node."""
+        return self in _PERMANENT
+
 
 # How cause, GPU index, value, and the two counts lie in one number: shift and mask.
 _FIELDS = ((58, 0x1F), (48, 0x3FF), (16, 0xFFFFFFFF), (8, 0xFF), (0, 0xFF))
@@ -43,11 +48,6 @@ _PERMANENT = {Cause.AGENT, Cause.REQUEST, Cause.KIND, Cause.COUNT, Cause.SIZE}
 class Reason:
     cause: Cause
     text: str
-
-    @property
-    def is_permanent(self) -> bool:
-        """Whether it would be the same if nothing else ran on the node."""
-        return self.cause in _PERMANENT
 
 
 def amount_text(memory_units: int, unit_mib: int) -> str:

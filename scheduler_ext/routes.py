@@ -1,7 +1,9 @@
 """The verbs, the explanation, health and metrics over HTTP: decoding, encoding, nothing decided."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from operator import attrgetter
 from typing import TypeVar
 from urllib.parse import parse_qs
 
@@ -12,14 +14,16 @@ from scheduler_ext.connection import HttpError, Response
 from scheduler_ext.explain import explain
 from scheduler_ext.holdings import RefusedError
 from scheduler_ext.metrics import Metrics
+from scheduler_ext.ratings import Ratings
+from scheduler_ext.reasons import Cause, Reason
 from scheduler_ext.server import Route
+from scheduler_ext.turns import undisturbed
 from scheduler_ext.verbs import Verbs
 from scheduler_ext.wire import (
     BindingArgs,
     BindingResult,
     ExtenderArgs,
     FilterResult,
-    HostPriority,
     MetaPod,
     MetaVictims,
     PreemptionArgs,
@@ -48,14 +52,15 @@ class Service:
         self._binder = binder
         self._metrics = metrics
         self._not_ready = not_ready
+        self._ratings = Ratings(verbs.state.cluster)
 
     def routes(self) -> list[Route]:
         """For kube-scheduler and for administrators: whoever can call these can place pods."""
         return [
-            Route("POST", f"{VERBS_PREFIX}/filter", self._verb("filter", self._filter)),
-            Route("POST", f"{VERBS_PREFIX}/prioritize", self._verb("prioritize", self._prioritize)),
-            Route("POST", f"{VERBS_PREFIX}/preempt", self._verb("preempt", self._preempt)),
-            Route("POST", f"{VERBS_PREFIX}/bind", self._verb("bind", self._bind)),
+            self._route("filter", self._alone(self._filter)),
+            self._route("prioritize", self._alone(self._prioritize)),
+            self._route("preempt", self._preempt),
+            self._route("bind", self._bind),
             Route("GET", "/explain", self._explain),
             *self.open_routes(),
         ]
@@ -68,9 +73,7 @@ class Service:
             Route("GET", "/readyz", self._ready),
         ]
 
-    def _verb(
-        self, name: str, handler: Callable[[bytes], bytes]
-    ) -> Callable[[bytes, Mapping[str, str]], Response]:
+    def _route(self, name: str, handler: Callable[[bytes], bytes]) -> Route:
         def handle(body: bytes, _: Mapping[str, str]) -> Response:
             if text := self._not_ready(True):
                 # Closed, so that the next call finds whoever leads instead of us again.
@@ -82,6 +85,16 @@ class Service:
                     self._metrics.failed(name)
                     raise
 
+        return Route("POST", f"{VERBS_PREFIX}/{name}", handle)
+
+    def _alone(self, handler: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
+        """From the first byte to the last: what happens in the cluster meanwhile is taken in
+        afterwards, instead of piece by piece while kube-scheduler waits."""
+
+        def handle(body: bytes) -> bytes:
+            with self._verbs.state.lock, undisturbed():
+                return handler(body)
+
         return handle
 
     def _filter(self, body: bytes) -> bytes:
@@ -92,23 +105,21 @@ class Service:
         except RefusedError as error:
             self._metrics.failed("filter")
             return _encode(FilterResult([], {}, {}, str(error)))
-        self._metrics.rejected(result.failed.values())
+        causes = Counter(map(attrgetter("cause"), result.failed.values()))
+        self._metrics.rejected(causes)
         if result.failed and not result.passed:
             self._metrics.fitted_nowhere()
-        may_change: dict[str, str] = {}
-        permanent: dict[str, str] = {}
-        for name, reason in result.failed.items():
-            (permanent if reason.is_permanent else may_change)[name] = reason.text
+        may_change, permanent = _by_permanence(result.failed, causes)
         return _encode(FilterResult(result.passed, may_change, permanent))
 
     def _prioritize(self, body: bytes) -> bytes:
         args = _decode(_EXTENDER_ARGS, body)
         names = _names(args)
         try:
-            scores = self._verbs.prioritize(args.pod, names)
+            rated = self._verbs.rate(args.pod, names)
         except RefusedError as error:
             raise HttpError(409, str(error)) from None
-        return _encode(list(map(HostPriority, names, scores)))
+        return self._ratings.encode(names, rated.rows, rated.scores)
 
     def _preempt(self, body: bytes) -> bytes:
         args = _decode(_PREEMPTION_ARGS, body)
@@ -173,6 +184,20 @@ def _names(args: ExtenderArgs) -> list[str]:
     if args.node_names is None:
         raise HttpError(400, _NEEDS_NAMES)
     return args.node_names
+
+
+def _by_permanence(
+    failed: Mapping[str, Reason], causes: Iterable[Cause]
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Texts of what may change and of what will not; mostly all nodes are one or the other."""
+    texts = dict(zip(failed, map(attrgetter("text"), failed.values()), strict=True))
+    are_permanent = {cause.is_permanent for cause in causes}
+    if are_permanent == {True}:
+        return {}, texts
+    if True not in are_permanent:
+        return texts, {}
+    permanent = {name: reason.text for name, reason in failed.items() if reason.cause.is_permanent}
+    return {name: text for name, text in texts.items() if name not in permanent}, permanent
 
 
 def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:

@@ -20,13 +20,14 @@ from scheduler_ext.ledger import Entry
 from scheduler_ext.objects import Pod
 from scheduler_ext.placement.several import Devices
 from scheduler_ext.preemption import Victims, victims_needed
-from scheduler_ext.reasons import Cause, Reason, reasons_for
+from scheduler_ext.reasons import Cause, Reason
 from scheduler_ext.records import PodRecord, pod_record
 from scheduler_ext.requests import assignment_of
+from scheduler_ext.sentences import Sentences
 from scheduler_ext.state import ClusterState
 from scheduler_ext.waiting import WaitingPods
 
-__all__ = ["BEST_SCORE", "Filtered", "Verbs"]
+__all__ = ["BEST_SCORE", "Filtered", "Rated", "Verbs"]
 
 BEST_SCORE = 10
 """kube-scheduler's largest; only our first choice gets it, because it draws lots between equals."""
@@ -41,6 +42,14 @@ class Filtered:
 
 
 @dataclass(frozen=True, slots=True)
+class Rated:
+    """One entry for each node that was offered; the row is -1 where we know none."""
+
+    rows: NDArray[np.int64]
+    scores: NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True)
 class _Considered:
     """What filter found, for the prioritize call that follows at once."""
 
@@ -48,8 +57,10 @@ class _Considered:
     names: list[str]
     rows: NDArray[np.int64]
     cost: NDArray[np.float64]
-    version: NDArray[np.int64]
-    """Of all rows; the others may have changed since, but not the one that is chosen."""
+    best: int
+    """The place of the first choice among them."""
+    version: int
+    """Of its row; the others may have changed since, but not this one."""
 
 
 class Verbs:
@@ -76,16 +87,18 @@ class Verbs:
         self.companions = Companions(state, self.holdings.let_go, group_times, clock)
         self._assume_s = assume_s
         self._clock = clock
+        self._sentences = Sentences(state.cluster, state.unit_mib)
         self._considered: _Considered | None = None
+        self._last: tuple[Pod, PodRecord | None] = (Pod(), None)
         self._recent: OrderedDict[str, PodRecord] = OrderedDict()
         state.on_new_pod = self._meet
         state.on_gone_pod = self._part
 
     def filter(self, pod: Pod, names: Sequence[str]) -> Filtered:
-        record = pod_record(pod)
-        if record is None:
-            return Filtered(list(names), {})
         with self.state.lock:
+            record = self._record(pod)
+            if record is None:
+                return Filtered(list(names), {})
             self._begin(record)
             if record.demand is None:
                 reason = Reason(Cause.REQUEST, record.refusal)
@@ -96,14 +109,17 @@ class Verbs:
                 if result is not None:
                     return result
             cost = self._costs(record, rows)
+            passed, failed = list(names), dict[str, Reason]()
             fits = np.isfinite(cost)
-            passed = list(compress(names, fits.tolist()))
-            failed = self._reasons(record, names, rows, np.flatnonzero(~fits))
+            if not fits.all():
+                passed = list(compress(names, fits.tolist()))
+                failed = self._reasons(record, names, rows, np.flatnonzero(~fits))
+                rows, cost = rows[fits], cost[fits]
             if passed:
                 self.waiting.remove(record.uid)
-                self._considered = _Considered(
-                    record.uid, passed, rows[fits], cost[fits], self.state.cluster.version.copy()
-                )
+                best = _best(cost, rows)
+                version = int(self.state.cluster.version[rows[best]])
+                self._considered = _Considered(record.uid, passed, rows, cost, best, version)
             else:
                 self.waiting.add(record, self._clock())
             if len(passed) == 1:
@@ -113,23 +129,27 @@ class Verbs:
 
     def prioritize(self, pod: Pod, names: Sequence[str]) -> list[int]:
         """A score for each node; the first choice, and no other, has the best one."""
-        record = pod_record(pod)
-        if record is None or record.demand is None or not names:
-            return [0] * len(names)
+        scores: list[int] = self.rate(pod, names).scores.tolist()
+        return scores
+
+    def rate(self, pod: Pod, names: Sequence[str]) -> Rated:
+        """The same with the nodes' rows, which are true as long as the state's lock is held."""
         with self.state.lock:
+            record = self._record(pod)
+            if record is None or record.demand is None or not names:
+                return Rated(self._rows(names), np.zeros(len(names), dtype=np.int64))
             self._begin(record)
             if self.companions.holds(record):
                 held = self.holdings.assumed(record.uid)
-                return [BEST_SCORE if held and name == held.node else 0 for name in names]
-            rows, cost = self._considered_anew(record, names)
-            fits = np.isfinite(cost)
-            if not fits.any():
-                return [0] * len(names)
-            best = _best(cost, rows)
+                kept = [BEST_SCORE if held and name == held.node else 0 for name in names]
+                return Rated(self._rows(names), np.array(kept, dtype=np.int64))
+            rows, cost, best = self._considered_anew(record, names)
+            if not math.isfinite(cost[best]):
+                return Rated(rows, np.zeros(len(names), dtype=np.int64))
             self._assume(record, names[best])
-        scores: list[int] = _scaled(cost, fits).tolist()
-        scores[best] = BEST_SCORE
-        return scores
+            scores = _scaled(cost)
+            scores[best] = BEST_SCORE
+            return Rated(rows, scores)
 
     def choose(self, record: PodRecord, node: str) -> Choice:
         """The bind decision: GPUs that are the pod's from now on, until its bind call ends."""
@@ -172,6 +192,12 @@ class Verbs:
         with self.state.lock:
             self.companions.expire()
             return self.holdings.expire()
+
+    def _record(self, pod: Pod) -> PodRecord | None:
+        """Read once for filter and for the prioritize call that follows."""
+        if self._last[0] != pod:
+            self._last = (pod, pod_record(pod))
+        return self._last[1]
 
     def _begin(self, record: PodRecord) -> None:
         """kube-scheduler starts over with this pod: what was chosen before is void."""
@@ -280,9 +306,8 @@ class Verbs:
             raise RefusedError(f"{node}: {self.state.refusal(node)}")
         devices = self.choices.devices(demand, row)
         if devices is None:
-            cluster = self.state.cluster
-            reasons = reasons_for(cluster, np.array([row]), demand, self.state.unit_mib)
-            raise RefusedError(f"{node}: {reasons[0].text}")
+            reason = self._sentences.of(demand, np.array([row]))[0]
+            raise RefusedError(f"{node}: {reason.text}")
         plan = assignment_of(request, demand, self._uuids(row, devices), self.state.unit_mib)
         first = demand.parts[0].request
         entry = Entry(
@@ -311,17 +336,17 @@ class Verbs:
 
     def _considered_anew(
         self, record: PodRecord, names: Sequence[str]
-    ) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """The rows of these nodes, and what the pod costs there: as filter found it if that is
-        still true of the cheapest."""
+    ) -> tuple[NDArray[np.int64], NDArray[np.float64], int]:
+        """The rows of these nodes, what the pod costs there, and the place of the cheapest: as
+        filter found it if that is still true of the cheapest."""
         before, self._considered = self._considered, None
         if before is not None and before.uid == record.uid and before.names == names:
-            best = before.rows[_best(before.cost, before.rows)]
-            version = self.state.cluster.version
-            if len(version) == len(before.version) and version[best] == before.version[best]:
-                return before.rows, before.cost
+            row = before.rows[before.best]
+            if self.state.cluster.version[row] == before.version:
+                return before.rows, before.cost, before.best
         rows = self._rows(names)
-        return rows, self._costs(record, rows)
+        cost = self._costs(record, rows)
+        return rows, cost, _best(cost, rows)
 
     def _reasons(
         self,
@@ -332,8 +357,8 @@ class Verbs:
     ) -> dict[str, Reason]:
         assert record.demand is not None
         there = places[rows[places] >= 0]
-        reasons = reasons_for(self.state.cluster, rows[there], record.demand, self.state.unit_mib)
-        failed = dict(zip([names[place] for place in there.tolist()], reasons, strict=True))
+        reasons = self._sentences.of(record.demand, rows[there])
+        failed = dict(zip(map(names.__getitem__, there.tolist()), reasons, strict=True))
         for place in places[rows[places] < 0].tolist():
             failed[names[place]] = Reason(Cause.AGENT, self.state.refusal(names[place]))
         return failed
@@ -345,10 +370,13 @@ def _best(cost: NDArray[np.float64], rows: NDArray[np.int64]) -> int:
     return int(equals[rows[equals].argmin()])
 
 
-def _scaled(cost: NDArray[np.float64], fits: NDArray[np.bool_]) -> NDArray[np.int64]:
-    """0 to 9, the cheapest 9, in even steps of cost."""
-    low, high = cost[fits].min(), cost[fits].max()
-    share = (high - np.where(fits, cost, high)) / max(high - low, 1e-9)
+def _scaled(cost: NDArray[np.float64]) -> NDArray[np.int64]:
+    """0 to 9, the cheapest 9, in even steps of cost; 0 where it is infinite."""
+    low, high = cost.min(), cost.max()
+    if high == math.inf:
+        high = cost[np.isfinite(cost)].max()
+        cost = np.minimum(cost, high)
+    share = (high - cost) / max(high - low, 1e-9)
     scores: NDArray[np.int64] = np.floor(share * (BEST_SCORE - 1)).astype(np.int64)
     return scores
 

@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from scheduler_ext.ledger import Stage
 from scheduler_ext.metrics import ROWS, ClusterSample, Metrics, StageSample
-from scheduler_ext.reasons import Cause, Reason
+from scheduler_ext.reasons import Cause
 from scheduler_ext.records import PodRecord
 from scheduler_ext.sample import Sampler
 from scheduler_ext.state import ClusterState
@@ -72,7 +72,7 @@ def test_counters_begin_at_zero_with_all_their_labels(metrics: Metrics) -> None:
     for verb in ("filter", "prioritize", "preempt", "bind"):
         assert found[f"aliquot_extender_verb_failures_total{{{verb}}}"] == 0
         assert found[f"aliquot_extender_verb_seconds_count{{{verb}}}"] == 0
-    metrics.rejected([Reason(Cause.SIZE, "a"), Reason(Cause.SIZE, "b"), Reason(Cause.KIND, "c")])
+    metrics.rejected({Cause.SIZE: 2, Cause.KIND: 1})
     metrics.failed("bind")
     with metrics.timed("filter"):
         pass

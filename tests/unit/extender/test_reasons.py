@@ -128,5 +128,5 @@ def test_containers_that_fit_alone_may_not_fit_together():
 def test_preemption_is_only_tried_where_it_can_help():
     full = reason(cluster((0, 0)), ContainerRequest("main", 8, 10))
     small = reason(cluster((160, 100)), ContainerRequest("main", 200, 10))
-    assert not full.is_permanent
-    assert small.is_permanent
+    assert not full.cause.is_permanent
+    assert small.cause.is_permanent
