@@ -135,7 +135,11 @@ class Connection:
             name, colon, text = each.partition(":")
             if not colon or not name or name != name.strip():
                 raise HttpError(400, f"malformed header {each[:80]!r}", close=True)
-            headers[name.lower()] = text.strip()
+            key, text = name.lower(), text.strip()
+            if key == "content-length" and headers.get(key, text) != text:
+                # Who counts otherwise than we do would take one request for two.
+                raise HttpError(400, "the request has two Content-Lengths", close=True)
+            headers[key] = text
         path, _, headers[":query"] = target.partition("?")
         body = self._body(method, headers, deadline_s)
         wish = headers.get("connection", "").lower()
@@ -169,13 +173,13 @@ class Connection:
             return b""
         if not (text.isascii() and text.isdigit()):
             raise HttpError(400, f"Content-Length {text[:40]!r} is not a number", close=True)
-        length = int(text)
-        if length > self._limits.body_bytes:
+        most = self._limits.body_bytes
+        # By its digits first: Python refuses to read thousands of them.
+        if len(text.lstrip("0")) > len(str(most)) or int(text) > most:
             raise HttpError(
-                413,
-                f"the body has {length} bytes, at most {self._limits.body_bytes} are taken",
-                close=True,
+                413, f"the body has {text[:40]} bytes, at most {most} are taken", close=True
             )
+        length = int(text)
         if headers.get("expect", "").lower() == "100-continue":
             self._stream.settimeout(self._limits.request_s)
             self._stream.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from aliquot.protocol.inventory import GpuRecord
 from scheduler_ext.ledger import Ledger
@@ -26,6 +27,7 @@ def explain(verbs: Verbs, pod: PodRecord, now_s: float) -> dict[str, Any]:
         entry = state.ledger.entry(pod.uid)
         since_s = verbs.waiting.since_s(pod.uid)
         free = {name: _free(state.ledger, name, records) for name, records in gpus.items()}
+        together = _together(verbs, pod, gpus)
     unit_mib = state.unit_mib
     answer: dict[str, Any] = {
         "pod": pod.title,
@@ -42,7 +44,7 @@ def explain(verbs: Verbs, pod: PodRecord, now_s: float) -> dict[str, Any]:
         answer["node"] = entry.node
     if since_s is not None:
         answer["waiting_s"] = round(now_s - since_s, 1)
-    nodes = _nodes(trial, pod, gpus, free, unit_mib)
+    nodes = _nodes(trial, pod, gpus, free, together, unit_mib)
     nodes += [{"node": name, "fits": False, "reason": text} for name, text in left_out.items()]
     nodes.sort(key=lambda each: (not each["fits"], each["node"]))
     answer["verdict"] = verdict(pod, sum(each["fits"] for each in nodes), len(nodes))
@@ -55,6 +57,7 @@ def _nodes(
     pod: PodRecord,
     gpus: Mapping[str, tuple[GpuRecord, ...]],
     free: Mapping[str, list[tuple[int, int]]],
+    together: NDArray[np.bool_] | None,
     unit_mib: int,
 ) -> list[dict[str, Any]]:
     assert pod.demand is not None
@@ -66,6 +69,8 @@ def _nodes(
     fits = np.ones(len(rows), dtype=np.bool_)
     for each, request in zip(eligible, requests, strict=True):
         fits &= each.sum(axis=1) >= request.gpus
+    if together is not None:
+        fits &= together
     reasons = iter(reasons_for(trial, rows[~fits], pod.demand, unit_mib))
     table = []
     for number, name in enumerate(names):
@@ -89,6 +94,15 @@ def _nodes(
             row["reason"] = next(reasons).text
         table.append(row)
     return table
+
+
+def _together(verbs: Verbs, pod: PodRecord, gpus: Mapping[str, object]) -> NDArray[np.bool_] | None:
+    """By node, where all of several containers fit at once; None for a pod with a single one."""
+    if pod.demand is None or len(pod.demand.parts) < 2:
+        return None
+    rows = [verbs.state.cluster.row_of[name] for name in gpus]
+    fits: NDArray[np.bool_] = np.isfinite(verbs.choices.scores(pod.demand).cost[rows])
+    return fits
 
 
 def _free(ledger: Ledger, node: str, gpus: tuple[GpuRecord, ...]) -> list[tuple[int, int]]:

@@ -14,6 +14,9 @@ from scheduler_ext.placement import Request
 
 __all__ = ["Demand", "Part", "assignment_of", "demand_of"]
 
+# No GPU has a million units; from here on the admission webhook reads numbers as bytes.
+_LEAST_BYTES = 2**20
+
 
 @dataclass(frozen=True, slots=True)
 class Part:
@@ -39,6 +42,7 @@ def demand_of(pod: PodRequest, *, cpu_milli: int = 0, memory_mib: int = 0) -> De
     """None when the pod asks for no GPU; raises RequestError for what cannot be placed."""
     if not pod.containers:
         return None
+    _check_units(pod)
     if any(container.role is Role.INIT for container in pod.containers):
         # The kubelet gives an init container's ids to the app containers, so that all of the pod's
         # containers are on the same GPUs.
@@ -63,6 +67,16 @@ def assignment_of(
             percent = container.compute_percent // count
             slices[container.name] = tuple(Slice(uuid, memory, percent) for uuid in gpus[:count])
     return Assignment(slices, unit_mib)
+
+
+def _check_units(pod: PodRequest) -> None:
+    for container in pod.containers:
+        if container.memory_units >= _LEAST_BYTES:
+            raise RequestError(
+                f"container {container.name} asks for {container.memory_units} units of GPU memory,"
+                f" which seem to be bytes: the pod came round the admission webhook, which turns"
+                f" bytes into units; create it anew while the webhook is installed, or write units"
+            )
 
 
 def _own(pod: PodRequest, container: ContainerRequest) -> Request:

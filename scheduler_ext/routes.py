@@ -205,6 +205,8 @@ def _decode(decoder: msgspec.json.Decoder[T], body: bytes) -> T:
         return decoder.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise HttpError(400, f"the body is not what kube-scheduler sends: {error}") from None
+    except RecursionError:
+        raise HttpError(400, "the body is nested too deeply") from None
 
 
 def _text(text: str) -> Response:

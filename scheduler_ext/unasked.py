@@ -30,20 +30,23 @@ class Unasked:
         *,
         after_s: float = 10.0,
         every_s: float = 3.0,
+        again_s: float = 1800.0,
         now_s: Callable[[], float] = time.time,
     ) -> None:
         """`after_s`: how old a pod is before silence means anything. `every_s`: no two looks, each
-        through all pods without a node, are closer than this."""
+        through all pods without a node, are closer than this. `again_s`: the API server drops
+        events after an hour, so a pod that still waits is told again."""
         self._verbs = verbs
         self._tell = tell
         self._after_s = after_s
         self._every_s = every_s
         self._now_s = now_s
         self._next_look_s = 0.0
-        self._looked_at: set[str] = set()
+        self._again_s = again_s
+        self._told_s: dict[str, float] = {}
 
     def look(self) -> None:
-        """Tells each such pod once what is missing."""
+        """Tells each such pod what is missing, and again only after a long time."""
         if time.monotonic() < self._next_look_s:
             return
         self._next_look_s = time.monotonic() + self._every_s
@@ -51,16 +54,22 @@ class Unasked:
         state = self._verbs.state
         with state.lock:
             pending = state.pods_on("")
-            self._looked_at &= {pod.uid for pod in pending}
-            old = self._now_s() - self._after_s
+            now_s = self._now_s()
+            waiting = {pod.uid for pod in pending}
+            self._told_s = {
+                uid: told_s
+                for uid, told_s in self._told_s.items()
+                if uid in waiting and now_s - told_s < self._again_s
+            }
+            old = now_s - self._after_s
             for pod in pending:
                 if len(found) == _MOST_AT_ONCE:
                     break
-                if pod.created_s > old or pod.uid in self._looked_at or self._verbs.asked(pod.uid):
+                if pod.created_s > old or pod.uid in self._told_s or self._verbs.asked(pod.uid):
                     continue
                 text = self._missing(pod)
                 if text:
-                    self._looked_at.add(pod.uid)
+                    self._told_s[pod.uid] = now_s
                     found.append((pod, text))
         for pod, text in found:
             self._tell(pod, text)

@@ -25,5 +25,8 @@ def _handler(
             return Response(answer(body))
         except MalformedReviewError as error:
             raise HttpError(400, str(error)) from None
+        except RecursionError:
+            # Nothing here calls itself, except to read and copy what came.
+            raise HttpError(400, "the body is nested too deeply") from None
 
     return handle

@@ -50,6 +50,7 @@ def _raw(port: int, data: bytes, *, half_close: bool = False) -> bytes:
         (b'{"Pod": {}, "NodeNames": "n1"}', "Expected `array | null`, got `str`"),
         (b'{"Pod": {}, "Nodes": {"items": []}}', "set `nodeCacheCapable: true`"),
         (b'{"NodeNames": []}', "missing required field `Pod`"),
+        (b'{"Pod": {}, "Nodes": ' + b"[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_body_that_makes_no_sense_is_refused_with_the_reason(server, start, connect, body, text):
@@ -108,6 +109,8 @@ def test_a_huge_body_is_refused_before_it_is_read(serve):
         (b"POST /echo HTTP/2.0\r\n\r\n", 400),
         (b"POST /echo HTTP/1.1\r\nContent-Length: two\r\n\r\n", 400),
         (b"POST /echo HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400),
+        (b"POST /echo HTTP/1.1\r\nContent-Length: 2\r\nContent-Length: 3\r\n\r\n", 400),
+        (b"POST /echo HTTP/1.1\r\nContent-Length: " + b"9" * 5000 + b"\r\n\r\n", 413),
         (b"POST /echo HTTP/1.1\r\nno colon\r\n\r\n", 400),
         (b"POST /echo HTTP/1.1\r\n\r\n", 411),
         (b"POST /echo HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 411),

@@ -46,6 +46,23 @@ def test_a_waiting_pod_is_explained_by_node_and_gpu(server, start, connect):
     assert scheduler.call("GET", "/explain?pod=q")[0] == 400
 
 
+def test_containers_that_only_fit_one_by_one_are_explained_as_such(server, start, connect):
+    server.add(gpu_node("n1", gpus=1))
+    server.add(gpu_node("n2", gpus=2))
+    extender = start()
+    scheduler = connect(extender)
+    limits = {names.MEMORY_RESOURCE: "100", names.COMPUTE_RESOURCE: "60"}
+    containers = [{"name": each, "resources": {"limits": limits}} for each in ("a", "b")]
+    server.add(gpu_pod("pair", containers=containers))
+    server.wait_for(lambda: extender.state.pod_named("default", "pair"))
+    status, answer = scheduler.call("GET", "/explain?pod=default/pair")
+    assert status == 200
+    assert answer["verdict"].startswith("its GPUs are free on 1 of 2 nodes")
+    nodes = {each["node"]: each for each in answer["nodes"]}
+    assert nodes["n2"]["fits"]
+    assert "not all together" in nodes["n1"]["reason"]
+
+
 def test_a_pod_that_waits_is_woken_when_its_gpu_is_freed(server, start, connect):
     server.add(gpu_node("n1", gpus=1))
     extender = start()

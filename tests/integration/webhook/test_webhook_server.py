@@ -76,3 +76,13 @@ def test_nonsense_is_a_400_and_the_connection_lives_on(client: Client) -> None:
     assert status == 400
     assert "no AdmissionReview" in answer["error"]
     assert client.post("/mutate", review(**{names.MEMORY_RESOURCE: "4Gi"}))[0] == 200
+
+
+@pytest.mark.parametrize("depth", [900, 100_000])
+def test_what_is_nested_too_deeply_is_a_400(client: Client, depth: int) -> None:
+    nested = b"[" * depth + b"]" * depth
+    for path in ("/mutate", "/validate"):
+        given = review(**{names.MEMORY_RESOURCE: "4Gi"})
+        status, answer = client.post(path, given.replace(b'"main"', b'"main", "deep": ' + nested))
+        assert (status, answer) == (400, {"error": "the body is nested too deeply"})
+    assert client.post("/mutate", review(**{names.MEMORY_RESOURCE: "4Gi"}))[0] == 200

@@ -41,6 +41,20 @@ def test_what_is_missing_is_told_once(told):
     assert told.count == 1
 
 
+def test_a_pod_that_waits_for_hours_is_told_again_before_its_event_is_gone(told):
+    told.add("p", 400)
+    for _ in range(4):
+        told.unasked.look()
+        told.now_s += 1000.0
+    assert told.count == 2
+
+
+def test_bytes_that_nobody_converted_are_said_to_be_bytes(told):
+    told.add("p", 4 << 30)
+    told.unasked.look()
+    assert "seem to be bytes: the pod came round the admission webhook" in told.texts["p"]
+
+
 def test_a_pod_that_might_run_is_left_to_kube_scheduler(told):
     told.add("p", 40)
     told.unasked.look()
@@ -71,7 +85,7 @@ def test_a_bound_pod_and_one_that_went_are_forgotten(told):
     told.world.delete_pod("p")
     told.world.deliver(0)
     told.unasked.look()
-    assert not told.unasked._looked_at
+    assert not told.unasked._told_s
     assert set(told.texts) == {"p"}
 
 
