@@ -17,6 +17,7 @@ from scheduler_ext.webhook.rules import (
     check_outlook,
 )
 from scheduler_ext.webhook.settings import WebhookSettings
+from scheduler_ext.webhook.spelling import check_annotation_names, check_resource_names
 from scheduler_ext.webhook.stored import keep_stored
 
 __all__ = ["Arrival", "admit", "confirm"]
@@ -69,6 +70,8 @@ def _admit_new(
     pod: Json, settings: WebhookSettings, catalog: GpuCatalog, findings: Findings
 ) -> None:
     check_containers(pod, settings, findings)
+    check_annotation_names(annotations_of(pod), findings)
+    check_resource_names(pod, findings)
     for container, _ in containers(pod):
         settle_amounts(container, settings.unit_mib, findings)
     request = _read(pod, findings)
@@ -100,6 +103,7 @@ def _check_changed_annotations(old: Json, new: Json, findings: Findings) -> None
     }
     if not changed.difference(_RECORDS):
         return
+    check_annotation_names(changed & after.keys(), findings)
     wrong = _fault(new)
     # A pod that came round the webhook may be wrong already; that is no reason to freeze it.
     if wrong and wrong != _fault(old):

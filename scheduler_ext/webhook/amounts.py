@@ -35,7 +35,13 @@ def settle_amounts(container: Json, unit_mib: int, findings: Findings) -> None:
             try:
                 settled[kind] = _settled(name, resource, text, unit_mib, findings)
             except QuantityError as error:
-                findings.refuse(f"container {name}: {resource}: {error}")
+                if resource == names.COMPUTE_RESOURCE:
+                    findings.refuse(
+                        f"container {name}: {resource}: {text!r} is not a number; write it like 30 "
+                        f"for 30 percent of one GPU"
+                    )
+                else:
+                    findings.refuse(f"container {name}: {resource}: {error}")
         if len(set(settled.values())) > 1:
             findings.refuse(
                 f"container {name}: {resource} has the limit {settled['limits']} and the request "

@@ -4,6 +4,8 @@ import pytest
 
 from aliquot.protocol import names
 from scheduler_ext.webhook import GpuCatalog, WebhookSettings
+from scheduler_ext.webhook.findings import Findings
+from scheduler_ext.webhook.spelling import check_annotation_names
 from tests.unit.webhook.admission_cases import A100, ONE_KIND, TWO_KINDS, container, pod, review
 
 
@@ -162,6 +164,41 @@ def test_annotations_without_a_share_are_a_warning():
     answer = review(pod(container(), placement="pack"), catalog=ONE_KIND)
     assert answer.allowed
     assert "asks for no share" in answer.warnings[0]
+
+
+def test_names_that_nobody_reads_are_a_warning_with_the_right_name():
+    answer = review(pod(container(memory="4Gi"), gpu_modell="A100"), catalog=ONE_KIND)
+    assert answer.allowed
+    assert answer.warnings == [
+        "nobody reads the annotation aliquot.dev/gpu-modell; did you mean aliquot.dev/gpu-model?"
+    ]
+    asked = container()
+    asked["resources"] = {"limits": {"aliquot.dev/vram": "4Gi"}}
+    answer = review(pod(asked), catalog=ONE_KIND)
+    assert answer.allowed
+    [warning] = answer.warnings
+    assert warning == (
+        "container main waits for aliquot.dev/vram, which no node offers; there are "
+        "aliquot.dev/gpu-memory, aliquot.dev/gpu-compute"
+    )
+
+
+def test_every_name_that_somebody_reads_passes_without_a_warning():
+    ours = {
+        name
+        for key, name in vars(names).items()
+        if key.isupper() and str(name).startswith("aliquot.dev/")
+    }
+    findings = Findings()
+    on_pods = ours - {names.MEMORY_RESOURCE, names.COMPUTE_RESOURCE, names.INVENTORY}
+    check_annotation_names(on_pods, findings)
+    assert not findings.warnings
+
+
+def test_a_share_in_words_is_refused_with_the_way_to_write_it():
+    answer = review(pod(container(compute="30%")), catalog=ONE_KIND)
+    assert not answer.allowed
+    assert "'30%' is not a number; write it like 30 for 30 percent of one GPU" in answer.message
 
 
 def test_the_reserve_settings_are_checked():

@@ -86,6 +86,10 @@ def test_annotations_are_checked_when_they_change():
     resized = copy.deepcopy(stored)
     resized["metadata"]["annotations"][names.RESIZE] = "whatever the agent understands"
     assert review(resized, stored).allowed
+    misspelt = copy.deepcopy(stored)
+    misspelt["metadata"]["annotations"]["aliquot.dev/group_size"] = "2"
+    assert "did you mean aliquot.dev/group-size?" in review(misspelt, stored).warnings[0]
+    assert not review(misspelt, misspelt).warnings
 
 
 def test_annotations_of_a_placed_pod_come_too_late():
