@@ -123,6 +123,20 @@ def test_what_is_no_request_is_answered_and_closed(serve, request_, status):
     assert "error" in json.loads(said.partition(b"\r\n\r\n")[2])
 
 
+def test_one_connection_serves_many_requests_without_waiting_for_more_to_send(serve):
+    made = serve()
+    request_ = b"POST /echo HTTP/1.1\r\nContent-Length: 2\r\n\r\n{}"
+    with socket.create_connection(("127.0.0.1", made.port), timeout=DEADLINE_S) as line:
+        for count in (1, 2):
+            line.sendall(request_ * count)
+            said = b""
+            while said.count(b"\r\n\r\n{}") < count:
+                said += line.recv(65536)
+            assert said.count(b"HTTP/1.1 200 ") == said.count(b"Connection: keep-alive") == count
+        [connection] = made._open
+        assert connection._stream.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
 def test_a_body_that_ends_early_is_told_if_anybody_listens(serve):
     data = b"POST /echo HTTP/1.1\r\nContent-Length: 10\r\n\r\nabc"
     said = _raw(serve().port, data, half_close=True)
