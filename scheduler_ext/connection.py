@@ -2,6 +2,8 @@
 
 import contextlib
 import socket
+import ssl
+import struct
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -66,6 +68,11 @@ class Connection:
         self._stream = stream
         self._limits = limits
         self._buffer = bytearray()
+        # Python polls before each call on a socket that has a time-out of its own, and other
+        # threads get their turn in between. The kernel can watch the clock by itself.
+        self._by_kernel = not isinstance(stream, ssl.SSLSocket)
+        if self._by_kernel:
+            stream.settimeout(None)
 
     def read(self) -> HttpRequest | None:
         """The next request; None when the client has nothing more to say.
@@ -96,8 +103,7 @@ class Connection:
             f"Connection: {'keep-alive' if keep_alive else 'close'}",
             *(f"{name}: {text}" for name, text in response.headers.items()),
         ]
-        self._stream.settimeout(self._limits.request_s)
-        self._stream.sendall("\r\n".join(head).encode() + b"\r\n\r\n" + response.body)
+        self._send("\r\n".join(head).encode() + b"\r\n\r\n" + response.body)
 
     def linger(self) -> None:
         """Takes what the client is still sending, for a moment: closing at once would destroy the
@@ -181,8 +187,7 @@ class Connection:
             )
         length = int(text)
         if headers.get("expect", "").lower() == "100-continue":
-            self._stream.settimeout(self._limits.request_s)
-            self._stream.sendall(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._send(b"HTTP/1.1 100 Continue\r\n\r\n")
         while len(self._buffer) < length:
             if not self._fill(deadline_s):
                 raise HttpError(
@@ -194,10 +199,34 @@ class Connection:
 
     def _fill(self, deadline_s: float) -> bool:
         """Takes what has come; false when the client has closed its side."""
+        self._allow(socket.SO_RCVTIMEO, deadline_s)
+        try:
+            chunk = self._stream.recv(256 << 10)
+        except BlockingIOError:
+            raise TimeoutError from None
+        self._buffer += chunk
+        return bool(chunk)
+
+    def _send(self, data: bytes) -> None:
+        deadline_s = time.monotonic() + self._limits.request_s
+        left = memoryview(data)
+        while left:
+            self._allow(socket.SO_SNDTIMEO, deadline_s)
+            try:
+                left = left[self._stream.send(left) :]
+            except BlockingIOError:
+                raise TimeoutError from None
+
+    def _allow(self, option: int, deadline_s: float) -> None:
+        """Gives the next call until then."""
         left_s = deadline_s - time.monotonic()
         if left_s <= 0:
             raise TimeoutError
-        self._stream.settimeout(left_s)
-        chunk = self._stream.recv(256 << 10)
-        self._buffer += chunk
-        return bool(chunk)
+        if self._by_kernel:
+            # Zero would mean for ever.
+            seconds, microseconds = divmod(max(int(left_s * 1e6), 1), 1_000_000)
+            self._stream.setsockopt(
+                socket.SOL_SOCKET, option, struct.pack("@ll", seconds, microseconds)
+            )
+        else:
+            self._stream.settimeout(left_s)

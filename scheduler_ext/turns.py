@@ -6,9 +6,10 @@ from contextlib import contextmanager
 
 __all__ = ["give_way", "undisturbed"]
 
-# How long a thread may go on when another one waits. What is watched gives way to a verb soon; the
-# verb is done before its own time is over.
-_GIVE_WAY_S = 0.0001
+# How long a thread may go on when another one waits. It is longer than it takes to take in a change
+# that was watched: turns that end in the middle of one cost more than they bring. What takes long,
+# such as a view of the whole cluster, gives way; a verb is done before its own time is over.
+_GIVE_WAY_S = 0.0005
 _UNDISTURBED_S = 0.005
 
 
