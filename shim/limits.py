@@ -78,8 +78,12 @@ class Limits:
     written_ns: int = 0
 
 
-def create(path: Path, kind: Kind, limits: Limits, mode: int = 0o644) -> None:
-    """Writes a new file whole, so nobody ever sees half of one; an existing one is replaced."""
+def create(
+    path: Path, kind: Kind, limits: Limits, mode: int = 0o644, *, durable: bool = True
+) -> None:
+    """Writes a new file whole, so nobody ever sees half of one; an existing one is replaced.
+
+    Not `durable` is for who can write it again after a power failure."""
     image = ffi.new("struct limits_file *")
     lib.limits_format(image, kind)
     _publish(image, ffi.sizeof("struct limits_file"), _body(replace(limits, generation=1)))
@@ -90,7 +94,8 @@ def create(path: Path, kind: Kind, limits: Limits, mode: int = 0o644) -> None:
             file.write(ffi.buffer(image))
             file.flush()
             os.fchmod(descriptor, mode)
-            os.fsync(descriptor)
+            if durable:
+                os.fsync(descriptor)
         fresh.replace(path)
     except BaseException:
         fresh.unlink(missing_ok=True)

@@ -1,4 +1,8 @@
-"""The agent's memory over restarts: an fsynced file of checked records."""
+"""The agent's memory over restarts: a file of checked records, each on disk before it is answered.
+
+Records are written over zeros that are on disk already, so one costs the disk one write; to let the
+file grow would cost its file system more than that.
+"""
 
 import contextlib
 import fcntl
@@ -18,6 +22,9 @@ __all__ = ["Journal", "JournalError"]
 
 SPARE_RECORDS = 256
 """The file is rewritten when it has this many records, and four times as many as are needed."""
+
+RESERVE_BYTES = 1 << 20
+"""How much is written as zeros at once, for hundreds of records."""
 
 _log = logging.getLogger(__name__)
 
@@ -44,6 +51,9 @@ class Journal:
         self._descriptor = -1
         self._lock = -1
         self._length = 0
+        """Of all records; zeros follow them."""
+        self._reserved = 0
+        """Of the file."""
         self._records = 0
         self._entries: dict[str, Allocation] = {}
         self.was_damaged = False
@@ -114,19 +124,29 @@ class Journal:
         if self._descriptor < 0:
             raise OSError(0, "the journal is not open")
         try:
+            if self._length + len(line) > self._reserved:
+                self._reserve(len(line))
+            os.lseek(self._descriptor, self._length, os.SEEK_SET)
             _write(self._descriptor, line)
-            os.fsync(self._descriptor)
+            os.fdatasync(self._descriptor)
         except OSError:
             # Whatever got there must not look like the start of the next record.
             os.ftruncate(self._descriptor, self._length)
-            os.lseek(self._descriptor, self._length, os.SEEK_SET)
+            self._reserved = self._length
             raise
         self._length += len(line)
         self._records += 1
 
+    def _reserve(self, more_bytes: int) -> None:
+        os.lseek(self._descriptor, self._reserved, os.SEEK_SET)
+        zeros = self._length + more_bytes + RESERVE_BYTES - self._reserved
+        _write(self._descriptor, bytes(zeros))
+        os.fsync(self._descriptor)
+        self._reserved += zeros
+
     def _replay(self, content: bytes) -> None:
         lines = content.split(b"\n")
-        # After a whole last line comes nothing; anything else was cut short.
+        # After a whole last line come zeros or nothing; anything else was cut short.
         lines.pop()
         if content and not lines:
             raise ValueError("no whole record in it")
@@ -153,7 +173,7 @@ class Journal:
         content = _line(_Record(tuple(self._entries.values())))
         descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            _write(descriptor, content)
+            _write(descriptor, content + bytes(RESERVE_BYTES))
             os.fsync(descriptor)
             fresh.replace(self._path)
             _sync_folder(self._path.parent)
@@ -165,6 +185,7 @@ class Journal:
         if self._descriptor >= 0:
             os.close(self._descriptor)
         self._descriptor, self._length, self._records = descriptor, len(content), 1
+        self._reserved = len(content) + RESERVE_BYTES
 
 
 def _interned(allocation: Allocation) -> Allocation:

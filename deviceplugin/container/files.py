@@ -97,7 +97,10 @@ class ContainerFiles:
             except FileExistsError:  # left by somebody who had the same ids, or by a crash
                 self._remove(folder)
                 folder.mkdir(mode=0o755)
-            self.ensure(allocation)
+            self._create_half(folder, kind_of(allocation.resource), limits_of(allocation))
+            if allocation.companion:
+                (folder / "memory").mkdir(mode=0o755)
+                self._create_half(folder / "memory", Kind.MEMORY, _uncapped(allocation))
         except (OSError, LimitsError):
             with contextlib.suppress(OSError):
                 self._remove(folder)
@@ -200,10 +203,19 @@ class ContainerFiles:
             # Missing, or damaged in both slots: running containers keep their last good copy.
             for torn in folder.glob(".limits.*"):
                 torn.unlink(missing_ok=True)
-            limits.create(path, kind, wanted)
-        else:
-            if not _says(present, wanted):
-                limits.update(path, wanted)
+            self._create_half(folder, kind, wanted)
+            return
+        if not _says(present, wanted):
+            limits.update(path, wanted)
+        self._ensure_usage(folder, kind, wanted)
+
+    def _create_half(self, folder: Path, kind: Kind, wanted: Limits) -> None:
+        # The journal has it all, and no container outlives a power failure: what is torn or missing
+        # after one is made again by the next agent.
+        limits.create(folder / "limits", kind, wanted, durable=False)
+        self._ensure_usage(folder, kind, wanted)
+
+    def _ensure_usage(self, folder: Path, kind: Kind, wanted: Limits) -> None:
         usagestore.ensure(
             folder / "usage", kind, len(wanted.devices), self.usage_store, self.mounter
         )

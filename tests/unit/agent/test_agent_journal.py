@@ -1,6 +1,7 @@
 import errno
 import logging
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,13 +22,18 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "state" / "journal"
 
 
+def _records(path: Path) -> bytes:
+    """Without the zeros that later records are written over."""
+    return path.read_bytes().rstrip(b"\0")
+
+
 def _written(path: Path, count: int) -> bytes:
     journal = Journal(path)
     journal.open()
     for number in range(count):
         journal.record([_allocation(number)])
     journal.close()
-    return path.read_bytes()
+    return _records(path)
 
 
 def _read(path: Path) -> list[Allocation]:
@@ -47,18 +53,60 @@ def test_what_was_recorded_is_there_again(path: Path) -> None:
     assert _read(path) == [_allocation(1), _allocation(2)]
 
 
-def test_a_record_that_a_crash_cut_short_is_dropped_wherever_it_was_cut(path: Path) -> None:
+@pytest.mark.parametrize("zeros", [0, 4096])
+def test_a_record_that_a_crash_cut_short_is_dropped_wherever_it_was_cut(
+    path: Path, zeros: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "RESERVE_BYTES", 4096)  # each of hundreds of files has so many
     whole = _written(path, 3)
     before = whole.rstrip(b"\n").rfind(b"\n") + 1
     for length in range(before, len(whole)):
-        path.write_bytes(whole[:length])
+        path.write_bytes(whole[:length] + bytes(zeros))
         assert _read(path) == [_allocation(0), _allocation(1)]
 
 
-def test_a_torn_record_with_its_end_but_not_its_middle_is_dropped(path: Path) -> None:
+@pytest.mark.parametrize("zeros", [0, 4096])
+def test_a_torn_record_with_its_end_but_not_its_middle_is_dropped(path: Path, zeros: int) -> None:
     whole = _written(path, 3)
-    path.write_bytes(whole[:-60] + bytes(40) + whole[-20:])
+    path.write_bytes(whole[:-60] + bytes(40) + whole[-20:] + bytes(zeros))
     assert _read(path) == [_allocation(0), _allocation(1)]
+
+
+def test_records_are_written_over_zeros_that_are_on_disk_already(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So the file grows, which costs a file system more than a write, once in many records."""
+    monkeypatch.setattr(module, "RESERVE_BYTES", 2048)
+    journal = Journal(path)
+    journal.open()
+    sizes = []
+    for number in range(100):
+        journal.record([_allocation(number)])
+        sizes.append(path.stat().st_size)
+    assert 2 <= len(set(sizes)) <= 25
+    journal.close()
+    assert _read(path) == [_allocation(number) for number in range(100)]
+
+
+def test_what_is_recorded_is_synced_before_it_is_answered(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    journal = Journal(path)
+    journal.open()
+    synced: list[bytes] = []
+    for name in ("fsync", "fdatasync"):
+        real = getattr(os, name)
+
+        def noted(descriptor: int, real: Callable[[int], None] = real) -> None:
+            real(descriptor)
+            if os.path.samestat(os.fstat(descriptor), path.stat()):
+                synced.append(_records(path))
+
+        monkeypatch.setattr(module.os, name, noted)
+    for number in range(3):
+        journal.record([_allocation(number)])
+        assert synced[-1] == _records(path)
+    journal.close()
 
 
 @pytest.mark.parametrize("where", ["first", "middle"])
@@ -94,7 +142,8 @@ def test_it_does_not_grow_for_ever(path: Path) -> None:
     for _ in range(3 * module.SPARE_RECORDS):
         journal.record([_allocation(1)])
         journal.record([], [_allocation(1).name])
-    assert path.stat().st_size < module.SPARE_RECORDS * 600
+    assert len(_records(path)) < module.SPARE_RECORDS * 600
+    assert path.stat().st_size < module.SPARE_RECORDS * 600 + 2 * module.RESERVE_BYTES
     journal.close()
     assert _read(path) == []
 
@@ -146,12 +195,13 @@ def test_on_a_full_disk_nothing_is_half_recorded(
     journal = Journal(path)
     journal.open()
     journal.record([_allocation(0)])
-    before = path.read_bytes()
+    before = _records(path)
     disk = FullDisk(monkeypatch, room)
-    with pytest.raises(JournalError, match="No space left on device; make room"):
-        journal.record([_allocation(1)])
-    assert path.read_bytes() == before
-    disk.room = 1 << 20
+    for _ in range(2):  # in the zeros that are there, and where they have to be written first
+        with pytest.raises(JournalError, match="No space left on device; make room"):
+            journal.record([_allocation(1)])
+        assert _records(path) == before
+    disk.room = 1 << 30
     journal.record([_allocation(2)])
     journal.close()
     assert _read(path) == [_allocation(0), _allocation(2)]
@@ -169,7 +219,7 @@ def test_an_allocation_that_cannot_be_written_down_is_refused(
     assert "No space left on device" in text
     assert node.allocator.allocations() == held
     assert len(list((node.folder / "state" / "alloc").iterdir())) == 2
-    disk.room = 1 << 20
+    disk.room = 1 << 30
     node.kubelet.listing()
     assert node.gpus_of(node.run(memory=12, compute=80)) == node.gpus_of(pod)
 
