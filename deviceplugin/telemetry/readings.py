@@ -35,20 +35,27 @@ class ContainerReading:
     """Another one after every start of the container: its counters begin anew."""
 
 
-def read_all(allocations: Iterable[ContainerAllocation]) -> list[ContainerReading]:
-    """Containers that are known by name, each with all its GPUs."""
+def read_all(
+    allocations: Iterable[ContainerAllocation], *, only_time: bool = False
+) -> list[ContainerReading]:
+    """Containers that are known by name, each with all its GPUs. With `only_time`, just what they
+    have spent of it is read from files: a quarter of the work."""
     return [
         reading
         for allocation in allocations
         if allocation.key is not None and allocation.key.container
-        for reading in _read(allocation, allocation.key)
+        for reading in _read(allocation, allocation.key, only_time)
     ]
 
 
-def _read(allocation: ContainerAllocation, key: ContainerKey) -> list[ContainerReading]:
-    caps = _limits(allocation.memory_limits, Kind.MEMORY)
-    shares = _limits(allocation.compute_limits, Kind.COMPUTE)
-    memory = _usage(allocation.memory_usage, Kind.MEMORY)
+def _read(
+    allocation: ContainerAllocation, key: ContainerKey, only_time: bool
+) -> list[ContainerReading]:
+    caps, shares, memory = {}, {}, None
+    if not only_time:
+        caps = _limits(allocation.memory_limits, Kind.MEMORY)
+        shares = _limits(allocation.compute_limits, Kind.COMPUTE)
+        memory = _usage(allocation.memory_usage, Kind.MEMORY)
     compute = _usage(allocation.compute_usage, Kind.COMPUTE)
     # Until its limits are written, a container has what it was allocated.
     allocated = allocation.compute_percent / 100 / max(1, len(allocation.gpus))

@@ -31,6 +31,8 @@ class Look:
     node: NodeSample
     utilization_percent: Mapping[str, float]
     """Of the GPUs, by uuid, as the driver says."""
+    is_brief: bool = False
+    """Of containers it has only the time that they have spent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,17 +45,23 @@ class Sampler:
     arbiter: NodeArbiter
     counts: Counts
 
-    def look(self) -> Look:
-        return Look(time.monotonic(), time.time(), self.sample(), self.health.utilization_percent)
+    def look(self, is_brief: bool = False) -> Look:
+        return Look(
+            time.monotonic(),
+            time.time(),
+            self.sample(is_brief),
+            self.health.utilization_percent,
+            is_brief,
+        )
 
-    def sample(self) -> NodeSample:
+    def sample(self, is_brief: bool = False) -> NodeSample:
         allocations = self.allocator.allocations()
         return NodeSample(
             version=__version__,
             driver=self.picture.hardware.driver,
             unit_bytes=self.sharing.unit_bytes,
             gpus=self._gpus(allocations),
-            containers=tuple(read_all(allocations)),
+            containers=tuple(read_all(allocations, only_time=is_brief)),
             plans={
                 each.key: each.planned
                 for each in allocations

@@ -32,8 +32,9 @@ class Viewer:
     """Any thread may ask."""
 
     def __init__(
-        self, node_name: str, look: Callable[[], Look], why_not_ready: Callable[[], str]
+        self, node_name: str, look: Callable[[bool], Look], why_not_ready: Callable[[], str]
     ) -> None:
+        """`look` is asked for a brief one where that is enough."""
         self._node_name = node_name
         self._look = look
         self._why_not_ready = why_not_ready
@@ -45,7 +46,7 @@ class Viewer:
 
     def render(self, query: str = "") -> bytes:
         with self._lock:
-            now, before = self._present()
+            now, before = self._present(is_brief=False)
             history = self._hour.told(time.time()) if "history" in query.split("&") else None
         return view.encode(
             node_view(self._node_name, now, before, self._why_not_ready(), history=history)
@@ -54,15 +55,16 @@ class Viewer:
     def note(self) -> None:
         """Takes down the present for the history; to be called every NOTE_S."""
         with self._lock:
-            now, _ = self._present()
+            now, _ = self._present(is_brief=True)
             before, self._noted = self._noted, now
             self._hour.note(time.time(), points(now, before))
 
-    def _present(self) -> tuple[Look, Look | None]:
-        """A look at now, and an older one to compare it with."""
+    def _present(self, is_brief: bool) -> tuple[Look, Look | None]:
+        """A look at now, brief if that is enough, and an older one to compare it with."""
         looks = self._looks
-        if not looks or time.monotonic() - looks[-1].at_s >= FRESH_S:
-            looks.append(self._look())
+        is_fresh = looks and time.monotonic() - looks[-1].at_s < FRESH_S
+        if not is_fresh or (looks[-1].is_brief and not is_brief):
+            looks.append(self._look(is_brief))
         now = looks[-1]
         # The second one is old enough by itself, so nobody needs the first any more.
         while len(looks) > 1 and now.at_s - looks[1].at_s >= WINDOW_S:

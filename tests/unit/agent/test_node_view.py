@@ -127,11 +127,16 @@ class Source:
 
     def __init__(self) -> None:
         self.count = 0
+        self.brief = 0
 
-    def look(self) -> Look:
+    def look(self, is_brief: bool) -> Look:
         self.count += 1
         now_s = viewing.time.monotonic()
-        return look(now_s, replace(READING, busy_s=now_s / 2, throttled_s=0))
+        reading = replace(READING, busy_s=now_s / 2, throttled_s=0)
+        if is_brief:
+            self.brief += 1
+            reading = replace(reading, memory_limit_bytes=None, memory_used_bytes=None)
+        return replace(look(now_s, reading), is_brief=is_brief)
 
 
 def test_many_watchers_cost_as_much_as_one(clock: Callable[[float], None]) -> None:
@@ -169,3 +174,19 @@ def test_the_history_is_told_only_to_those_who_ask(clock: Callable[[float], None
     known = [each for each in told["GPU-a"].compute_used_percent if each is not None]
     assert known == pytest.approx([50] * len(known))
     assert len(known) >= 2
+
+
+def test_the_history_costs_brief_looks_and_nobody_is_shown_one(
+    clock: Callable[[float], None],
+) -> None:
+    source = Source()
+    viewer = Viewer("n", source.look, lambda: "")
+    for at_s in (0, 15, 30):
+        clock(at_s)
+        viewer.note()
+    assert (source.count, source.brief) == (3, 3)
+    shown = only_slice(view.decode(viewer.render(), NodeView))
+    assert shown.memory_used_bytes == 3 * GIB, "a look that is as new, and brief, is not enough"
+    assert shown.compute_used_percent == pytest.approx(50)
+    viewer.note()
+    assert (source.count, source.brief) == (4, 3), "a whole one that is fresh serves the history"
