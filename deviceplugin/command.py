@@ -60,12 +60,13 @@ def run(options: argparse.Namespace) -> int:
 
 def _serve(settings: Settings) -> int:
     from deviceplugin.agent import Agent
-    from deviceplugin.thrift import limit_arenas, settle
+    from deviceplugin.thrift import limit_heaps, settle
 
-    limit_arenas()
+    limit_heaps()
     # The kubelet waits for our answers; whoever counts or compares meanwhile gives way sooner than
-    # by default, which is 5 ms at each of a call's many waits for the interpreter.
-    sys.setswitchinterval(0.0005)
+    # by default, which is 5 ms at each of a call's many waits for the interpreter: one after every
+    # system call.
+    sys.setswitchinterval(0.0001)
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
