@@ -67,6 +67,8 @@ class Figures:
     allocate: Latency
     prefer: Latency
     pre_start: Latency
+    round_trip: Latency
+    """Of a call that has nothing to do, for comparison: gRPC, and the stand-in at its other end."""
     cpu_ms_per_container: float
     """The agent's processor time for all calls of one container, which other load on the machine
     does not change much."""
@@ -150,6 +152,17 @@ def fsync_latency(folder: Path) -> Latency:
     return Latency.of(times_s)
 
 
+def round_trip_latency(kubelet: Kubelet) -> Latency:
+    endpoint = kubelet.manager.endpoints[MEMORY_RESOURCE]
+    assert isinstance(endpoint, Endpoint)
+    times_s = []
+    for _ in range(600):
+        began_s = time.perf_counter()
+        endpoint.get_options()
+        times_s.append(time.perf_counter() - began_s)
+    return Latency.of(times_s)
+
+
 def resident_mib(pid: int) -> float:
     for line in Path(f"/proc/{pid}/status").read_text().splitlines():
         if line.startswith("VmRSS:"):
@@ -200,6 +213,7 @@ def measure(folder: Path, with_api_server: bool = False) -> Figures:
                 pods[number % CONTAINERS] = pod(f"next-{number}")
                 run(kubelet, server, pods[number % CONTAINERS])
             used_s = cpu_s(agent.pid) - used_s
+            round_trip = round_trip_latency(kubelet)
             # The page with the arbiter's time costs some itself, so it is read outside the span.
             arbiter_s, before_s, began_s = arbiter_cpu_s(agent), cpu_s(agent.pid), time.monotonic()
             time.sleep(IDLE_S)
@@ -212,6 +226,7 @@ def measure(folder: Path, with_api_server: bool = False) -> Figures:
                 allocate=Latency.of(timed.times_s["allocate"]),
                 prefer=Latency.of(timed.times_s["prefer"]),
                 pre_start=Latency.of(timed.times_s["pre_start"]),
+                round_trip=round_trip,
                 cpu_ms_per_container=1000 * used_s / REPLACED,
                 fsync=fsync_latency(folder),
                 resident_mib=memory_mib,
@@ -231,6 +246,7 @@ def table(figures: Figures) -> str:
         ("Allocate", figures.allocate),
         ("GetPreferredAllocation", figures.prefer),
         ("PreStartContainer", figures.pre_start),
+        ("a call with no work", figures.round_trip),
         ("fsync of one page", figures.fsync),
     ):
         target = "   (target: 5 ms at p99)" if name == "Allocate" else ""

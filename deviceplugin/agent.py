@@ -254,9 +254,9 @@ class Agent:
         is_off = pod is not None and pod.request is not None and pod.request.shim_off
         return is_off and key.namespace in self._sharing.shim_off_namespaces
 
-    def _refresh_cluster(self) -> None:
+    def _refresh_cluster(self, pod_uid: str = "") -> None:
         if self._cluster is not None:
-            self._cluster.refresh()
+            self._cluster.refresh(pod_uid)
 
     def _tell_node(self, reason: str, text: str) -> None:
         if self._cluster is not None:

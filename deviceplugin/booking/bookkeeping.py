@@ -46,12 +46,19 @@ class Books:
             pod = find(owner.namespace, owner.pod)
             return pod.uid if pod is not None else ""
 
-        lives = {
-            each.name: living.life(each, self.presence.age_s, self.ledger.siblings, uid_of)
-            for each in self.ledger
-        }
-        self.presence.listed(name for name, life in lives.items() if life is Life.ALIVE)
-        return frozenset(name for name, life in lives.items() if life is Life.GONE)
+        alive, gone = [], []
+        for name, each in self.ledger.items():
+            # Nearly all are just as listed, and this is asked while a pod's start waits.
+            if each.ids in living.exact:
+                alive.append(name)
+                continue
+            life = living.life(each, self.presence.age_s, self.ledger.siblings, uid_of)
+            if life is Life.ALIVE:
+                alive.append(name)
+            elif life is Life.GONE:
+                gone.append(name)
+        self.presence.listed(alive)
+        return frozenset(gone)
 
     def open_entry(
         self,
@@ -122,7 +129,7 @@ class Books:
     ) -> None:
         """In line with the kubelet; `known_before` was booked when the list was asked for."""
         found = reconcile.reconcile(self.ledger, supply, listing, checkpoint, self.presence.age_s)
-        self.presence.listed(each.name for each in found.alive)
+        self.presence.listed([each.name for each in found.alive])
         recorded = _names(checkpoint) if checkpoint is not None else None
         ended = [
             each

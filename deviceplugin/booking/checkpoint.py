@@ -40,10 +40,11 @@ _IDS_DECODER = msgspec.json.Decoder(dict[str, list[str]] | list[str] | None)
 """By NUMA node since Kubernetes 1.20, a plain list before."""
 
 
-def read(path: Path) -> list[Holder]:
-    """Empty when there is none: a kubelet that never allocated anything writes none."""
+def read(path: Path, holding: str = "") -> list[Holder]:
+    """Empty when there is none: a kubelet that never allocated anything writes none. With an id,
+    only what containers have that hold it; the rest is skipped, for less than reading it takes."""
     try:
-        return parse(path.read_bytes())
+        return parse(path.read_bytes(), holding)
     except FileNotFoundError:
         return []
     except OSError as error:
@@ -52,19 +53,27 @@ def read(path: Path) -> list[Holder]:
         raise CheckpointError(f"{path}: {error}") from None
 
 
-def parse(content: bytes) -> list[Holder]:
+def parse(content: bytes, holding: str = "") -> list[Holder]:
     """All resources' entries. Fields that we do not need may be anything.
 
     Its checksum is a hash of Go's printed form of the data, which nobody else can compute; the
     kubelet replaces the file by renaming, so a half-written one does not happen.
     """
     try:
+        entries = _DECODER.decode(content).data.entries or []
+        if holding:
+            entries = _of_holders(entries, holding)
         return [
-            Holder(each.pod_uid, each.container, each.resource, _ids(each.ids))
-            for each in _DECODER.decode(content).data.entries or ()
+            Holder(each.pod_uid, each.container, each.resource, _ids(each.ids)) for each in entries
         ]
     except (msgspec.DecodeError, RecursionError) as error:
         raise CheckpointError(f"not what a kubelet writes: {error}") from None
+
+
+def _of_holders(entries: list[_Entry], one_id: str) -> list[_Entry]:
+    quoted = msgspec.json.encode(one_id)
+    containers = {(each.pod_uid, each.container) for each in entries if quoted in bytes(each.ids)}
+    return [each for each in entries if (each.pod_uid, each.container) in containers]
 
 
 def _ids(raw: msgspec.Raw) -> frozenset[str]:

@@ -111,14 +111,14 @@ def _age(admitted: Admitted) -> tuple[float, str]:
 
 
 def _pods_that_lack(resource: str, listing: list[Held]) -> dict[tuple[str, str], dict[str, Held]]:
-    pods: dict[tuple[str, str], dict[str, Held]] = {}
-    for held in listing:
-        pods.setdefault((held.key.namespace, held.key.pod), {})[held.key.container] = held
-    return {
-        pod: containers
-        for pod, containers in pods.items()
-        if any(not held.ids.get(resource) for held in containers.values())
+    pods: dict[tuple[str, str], dict[str, Held]] = {
+        (held.key.namespace, held.key.pod): {} for held in listing if not held.ids.get(resource)
     }
+    for held in listing:
+        containers = pods.get((held.key.namespace, held.key.pod))
+        if containers is not None:
+            containers[held.key.container] = held
+    return pods
 
 
 def _is_half(containers: dict[str, Held], resource: str) -> bool:

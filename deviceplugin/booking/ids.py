@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterable
+from sys import intern
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from deviceplugin.booking.sharing import MIB
@@ -73,7 +74,8 @@ def number_of(text: str) -> int:
 
 def ids_of(resource: str, uuid: str, count: int) -> tuple[str, ...]:
     start = f"{_PREFIXES[resource]}{uuid}-"
-    return tuple(f"{start}{number}" for number in range(count))
+    # Interned, as everybody does who reads ids: so there is one copy of each of the thousands.
+    return tuple(intern(f"{start}{number}") for number in range(count))
 
 
 def by_gpu(ids: Iterable[str]) -> dict[str, list[str]]:

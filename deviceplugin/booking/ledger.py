@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Iterator
+from collections.abc import Collection, Hashable, ItemsView, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar
@@ -126,6 +126,10 @@ class Ledger:
 
     def __iter__(self) -> Iterator[Allocation]:
         return iter(tuple(self._entries.values()))
+
+    def items(self) -> ItemsView[str, Allocation]:
+        """By name; not to be changed meanwhile."""
+        return self._entries.items()
 
     def __len__(self) -> int:
         return len(self._entries)

@@ -26,8 +26,8 @@ class Living:
 
     exact: set[frozenset[str]] = field(default_factory=set)
     """What containers have, each with all its ids of a resource."""
-    containers: set[ContainerKey] = field(default_factory=set)
-    pods: set[tuple[str, str]] = field(default_factory=set)
+    pods: dict[tuple[str, str], list[Held]] = field(default_factory=dict)
+    """What each pod's containers have."""
     _listing: Sequence[Held] = ()
     _holders: dict[str, ContainerKey] | None = None
 
@@ -35,8 +35,7 @@ class Living:
     def of(cls, listing: Sequence[Held]) -> "Living":
         living = cls(_listing=listing)
         for held in listing:
-            living.containers.add(held.key)
-            living.pods.add((held.key.namespace, held.key.pod))
+            living.pods.setdefault((held.key.namespace, held.key.pod), []).append(held)
             living.exact.update(held.ids.values())
         return living
 
@@ -51,18 +50,22 @@ class Living:
                     self._holders.update(dict.fromkeys(some, held.key))
         return self._holders
 
+    def has(self, key: ContainerKey) -> bool:
+        """Whether the container is listed, with whatever ids."""
+        return any(held.key == key for held in self.pods.get((key.namespace, key.pod), ()))
+
     def lists(self, allocation: Allocation) -> bool:
         """Whether a container has exactly its ids, or one of the right pod some of them."""
         if allocation.ids in self.exact:
             return True
         owner = allocation.owner
-        for each in allocation.ids:
-            key = self.holders.get(each)
-            if key is not None and (
-                owner is None or (key.namespace, key.pod) == (owner.namespace, owner.pod)
-            ):
-                return True
-        return False
+        if owner is None:
+            return any(each in self.holders for each in allocation.ids)
+        return any(
+            not allocation.ids.isdisjoint(some)
+            for held in self.pods.get((owner.namespace, owner.pod), ())
+            for some in held.ids.values()
+        )
 
     def life(
         self,
@@ -84,14 +87,14 @@ class Living:
         uid = uid_of(owner)
         if owner.uid and uid and uid != owner.uid:
             return Life.GONE
-        if owner.key in self.containers:
+        if self.has(owner.key):
             return unlisted
         # An init container, which is never listed: it lives as its pod does. A pod of the same
         # name that came later is told by the app containers, whose ids are not the old ones.
         apps = [
             each
             for each in siblings(allocation)
-            if each.owner is not None and each.owner.key in self.containers
+            if each.owner is not None and self.has(each.owner.key)
         ]
         if apps and not any(map(self.lists, apps)):
             return unlisted

@@ -1,6 +1,6 @@
 """How long allocations have been there and whether the kubelet has ever listed them."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 
 from deviceplugin.booking.ledger import Allocation
@@ -46,11 +46,11 @@ class Presence:
         """Of those from before our start: old enough for anything."""
         return self.clock() - self._born_s.get(allocation.name, float("-inf"))
 
-    def listed(self, names: Iterable[str]) -> None:
+    def listed(self, names: Collection[str]) -> None:
         """The kubelet's list says that they live."""
-        for name in names:
-            self._listed.add(name)
-            self._missing_s.pop(name, None)
+        self._listed.update(names)
+        for name in self._missing_s.keys() & set(names) if self._missing_s else ():
+            del self._missing_s[name]
 
     def is_listed(self, name: str) -> bool:
         return name in self._listed

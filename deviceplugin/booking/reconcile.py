@@ -88,7 +88,7 @@ def _owners(
         namespace, pod = pods[holder.pod_uid]
         name = allocation_name(holder.resource, holder.ids)
         exact = Owner(namespace, pod, holder.container, holder.pod_uid)
-        is_init = exact.key not in living.containers
+        is_init = not living.has(exact.key)
         # Where an app container has the same ids as its pod's init container, it is the owner.
         if name not in owners or not is_init:
             owners[name] = msgspec.structs.replace(exact, init=is_init)

@@ -84,9 +84,14 @@ class ClusterLink:
         for notice in notices.of_hardware(before, found):
             self.tell_node(notice.reason, notice.message, notice.type)
 
-    def refresh(self) -> None:
-        """Call it when containers were given something or it was taken from them."""
-        self._errands.submit(_REFRESH, self._refresh)
+    def refresh(self, pod_uid: str = "") -> None:
+        """Call it when containers were given something or it was taken from them: those of one pod,
+        or nobody knows of which."""
+        known = self.pods.by_uid(pod_uid) if pod_uid else None
+        if known is None:
+            self._errands.submit(_REFRESH, self._refresh)
+        else:
+            self._errands.submit(f"{_REFRESH}: {pod_uid}", lambda: self._refresh_one(pod_uid))
 
     def tell_pod(
         self,
@@ -155,6 +160,11 @@ class ClusterLink:
         self._writer.put(_target(known), {names.RESIZED: text})
         kind: EventType = "Warning" if outcome.is_refused else "Normal"
         self.tell_pod(view.uid, outcome.reason, outcome.message, kind)
+
+    def _refresh_one(self, pod_uid: str) -> None:
+        known = self.pods.by_uid(pod_uid)
+        if known is not None and not known.is_finished:
+            self._publish_actual(known)
 
     def _refresh(self) -> None:
         for known in self.pods.known():

@@ -21,11 +21,12 @@ class Answers:
         pods: PodSource,
         list_now: Listing,
         list_when_quiet: Listing,
-        read_checkpoint: Callable[[], list[Holder] | None],
+        read_checkpoint: Callable[[str], list[Holder] | None],
         counts: Counts,
-        on_start: Callable[[], None],
+        on_start: Callable[[str], None],
     ) -> None:
-        """`on_start` is called when a container may start."""
+        """`read_checkpoint` takes an id and tells of the containers that hold it; `on_start` is
+        called when a container may start, with its pod's uid or nothing."""
         self._resource = resource
         self._allocator = allocator
         self._pods = pods
@@ -58,10 +59,11 @@ class Answers:
 
     def pre_start(self, ids: Sequence[str]) -> None:
         # Other containers' Allocate may be open at this moment, so the list has to wait for them.
-        self._allocator.prestart(
-            self._resource, ids, self._read_checkpoint(), self._list_when_quiet, self._pods
+        recorded = self._read_checkpoint(ids[0] if ids else "")
+        owner = self._allocator.prestart(
+            self._resource, ids, recorded, self._list_when_quiet, self._pods
         )
-        self._on_start()
+        self._on_start(owner.uid if owner is not None else "")
 
 
 def _response(grant: Grant) -> api.ContainerAllocateResponse:

@@ -11,6 +11,7 @@ from deviceplugin.booking.allocator import Allocator, PodSource
 from deviceplugin.booking.sources import Holder
 from deviceplugin.kubelet.advertisement import Advertisement
 from deviceplugin.kubelet.answers import Answers
+from deviceplugin.kubelet.holdings import HoldingsReader
 from deviceplugin.kubelet.podresources import PodResources
 from deviceplugin.kubelet.registration import Registration
 from deviceplugin.kubelet.server import ResourceServer
@@ -32,10 +33,10 @@ class KubeletLink:
         allocator: Allocator,
         pods: PodSource,
         counts: Counts,
-        on_start: Callable[[], None],
+        on_start: Callable[[str], None],
     ) -> None:
         """`folder` is the kubelet's, such as /var/lib/kubelet; `on_start` is called whenever a
-        container may start."""
+        container may start, with its pod's uid or nothing."""
         self._counts = counts
         self._on_start = on_start
         self._allocator = allocator
@@ -47,7 +48,9 @@ class KubeletLink:
         }
         self._advertising = threading.Lock()
         self._unreadable = ""
-        self.podresources = PodResources(folder / POD_RESOURCES_SOCKET, self._traffic)
+        self.podresources = PodResources(
+            folder / POD_RESOURCES_SOCKET, self._traffic, HoldingsReader(allocator.same_ids)
+        )
         self.registration = Registration(
             self._plugins, self._make_servers, allocator.kubelet_restarted
         )
@@ -65,10 +68,11 @@ class KubeletLink:
         """Compares the allocator's books with the kubelet's."""
         self._allocator.reconcile(self.read_checkpoint(), self.podresources.list_when_quiet)
 
-    def read_checkpoint(self) -> list[Holder] | None:
-        """None when it cannot be read; that is logged once."""
+    def read_checkpoint(self, holding: str = "") -> list[Holder] | None:
+        """With an id, only of containers that hold it. None when it cannot be read; that is logged
+        once."""
         try:
-            holders = checkpoint.read(self._plugins / checkpoint.FILE_NAME)
+            holders = checkpoint.read(self._plugins / checkpoint.FILE_NAME, holding)
         except checkpoint.CheckpointError as error:
             if str(error) != self._unreadable:
                 log.warning("the kubelet's checkpoint is left aside: %s", error)

@@ -1,16 +1,15 @@
 """Asks the kubelet which container holds which ids (pod resources API, version v1)."""
 
-import sys
 import time
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import grpc
 
-from deviceplugin.booking.ids import RESOURCES
-from deviceplugin.booking.sources import ContainerKey, Held
+from deviceplugin.booking.sources import Held
 from deviceplugin.kubelet import wire
+from deviceplugin.kubelet.holdings import HoldingsReader, of_others
+from deviceplugin.kubelet.proto import holdings_pb2 as answers
 from deviceplugin.kubelet.proto import pod_resources_pb2 as api
 from deviceplugin.kubelet.traffic import Traffic
 
@@ -37,14 +36,19 @@ class PodResourcesError(Exception):
 
 
 class PodResources:
-    def __init__(self, socket: Path, traffic: Traffic) -> None:
+    def __init__(
+        self, socket: Path, traffic: Traffic, reader: HoldingsReader | None = None
+    ) -> None:
         self._socket = socket
         self._traffic = traffic
         self._channel = grpc.insecure_channel(wire.address(socket), options=_OPTIONS)
+        self._reader = reader or HoldingsReader()
 
     def list_now(self, timeout_s: float = IN_CALL_TIMEOUT_S) -> list[Held]:
         """For GetPreferredAllocation, in which no ids are in flight."""
-        return _held(self._call("List", api.ListPodResourcesRequest(), timeout_s).pod_resources)
+        return self._reader.read(
+            self._call("List", api.ListPodResourcesRequest(), answers.Holdings, timeout_s)
+        )
 
     def list_when_quiet(self, timeout_s: float = BACKGROUND_TIMEOUT_S) -> list[Held]:
         """For everybody else: first waits until no Allocate is open or about to come."""
@@ -55,14 +59,16 @@ class PodResources:
 
     def allocatable(self, timeout_s: float = BACKGROUND_TIMEOUT_S) -> dict[str, frozenset[str]]:
         """All ids that other plugins of this node advertise, by resource."""
-        answer = self._call("GetAllocatableResources", api.AllocatableResourcesRequest(), timeout_s)
-        return _by_resource(each for each in answer.devices if each.resource_name not in RESOURCES)
+        request = api.AllocatableResourcesRequest()
+        return of_others(
+            self._call("GetAllocatableResources", request, answers.Allocatable, timeout_s)
+        )
 
     def close(self) -> None:
         self._channel.close()
 
-    def _call(self, method: str, request: Any, timeout_s: float) -> Any:
-        call = wire.caller(self._channel, api.DESCRIPTOR, "PodResourcesLister", method)
+    def _call(self, method: str, request: Any, answer: type[Any], timeout_s: float) -> Any:
+        call = wire.caller(self._channel, api.DESCRIPTOR, "PodResourcesLister", method, answer)
         deadline = time.monotonic() + timeout_s
         while True:
             try:
@@ -76,20 +82,3 @@ class PodResources:
                     f"{self._socket} did not answer {method}: "
                     f"{error.code().name}: {error.details()}"
                 ) from None
-
-
-def _held(pods: Iterable[api.PodResources]) -> list[Held]:
-    return [
-        Held(ContainerKey(pod.namespace, pod.name, container.name), _by_resource(container.devices))
-        for pod in pods
-        for container in pod.containers
-    ]
-
-
-def _by_resource(devices: Iterable[api.ContainerDevices]) -> dict[str, frozenset[str]]:
-    found: dict[str, list[str]] = {}
-    for entry in devices:
-        # A slice is a list at once; anything that iterates asks for one id after the other.
-        found.setdefault(entry.resource_name, []).extend(entry.device_ids[:])
-    # Interned: the same thousands of ids come again and again, and some are kept for long.
-    return {resource: frozenset(map(sys.intern, some)) for resource, some in found.items()}

@@ -139,9 +139,10 @@ class ResourceServer:
             return api.PreferredAllocationResponse(
                 container_responses=[
                     api.ContainerPreferredAllocationResponse(
+                        # A slice is a list at once; there may be tens of thousands.
                         deviceIDs=self._decisions.prefer(
-                            container.available_deviceIDs,
-                            container.must_include_deviceIDs,
+                            container.available_deviceIDs[:],
+                            container.must_include_deviceIDs[:],
                             container.allocation_size,
                         )
                     )
@@ -158,7 +159,7 @@ class ResourceServer:
         def allocate() -> api.AllocateResponse:
             return api.AllocateResponse(
                 container_responses=[
-                    self._decisions.allocate(container.devices_ids)
+                    self._decisions.allocate(container.devices_ids[:])
                     for container in request.container_requests
                 ]
             )
@@ -170,7 +171,7 @@ class ResourceServer:
         self, request: api.PreStartContainerRequest, context: grpc.ServicerContext
     ) -> api.PreStartContainerResponse:
         self._answer(
-            "PreStartContainer", context, lambda: self._decisions.pre_start(request.devices_ids)
+            "PreStartContainer", context, lambda: self._decisions.pre_start(request.devices_ids[:])
         )
         return api.PreStartContainerResponse()
 

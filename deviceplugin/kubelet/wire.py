@@ -44,14 +44,23 @@ def handlers(
     return grpc.method_handlers_generic_handler(f"{file.package}.{service}", made)
 
 
-def caller(channel: grpc.Channel, file: FileDescriptor, service: str, name: str) -> Any:
-    """What calls a method: takes a request, and a timeout by name."""
+def caller(
+    channel: grpc.Channel,
+    file: FileDescriptor,
+    service: str,
+    name: str,
+    answer: type[Any] | None = None,
+) -> Any:
+    """What calls a method: takes a request, and a timeout by name. `answer` reads the same bytes
+    into other messages than the method's own."""
     method = _method(file, service, name)
     make = channel.unary_stream if method.server_streaming else channel.unary_unary
     return make(
         f"/{file.package}.{service}/{name}",
         request_serializer=_serialize,
-        response_deserializer=message_factory.GetMessageClass(method.output_type).FromString,
+        response_deserializer=(
+            answer or message_factory.GetMessageClass(method.output_type)
+        ).FromString,
     )
 
 

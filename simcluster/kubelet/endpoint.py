@@ -40,7 +40,7 @@ class Endpoint:
         self._channel = grpc.insecure_channel(
             wire.address(socket), options=(("grpc.use_local_subchannel_pool", 1),)
         )
-        self.options: api.DevicePluginOptions = self._call("GetDevicePluginOptions", api.Empty())
+        self.options = self.get_options()
         self.stopped = False
         self._stream = wire.caller(self._channel, api.DESCRIPTOR, "DevicePlugin", "ListAndWatch")(
             api.Empty()
@@ -48,6 +48,10 @@ class Endpoint:
         self._follower = threading.Thread(
             target=self._follow, args=(on_list, on_stop), name=f"kubelet-{resource}", daemon=True
         )
+
+    def get_options(self) -> api.DevicePluginOptions:
+        options: api.DevicePluginOptions = self._call("GetDevicePluginOptions", api.Empty())
+        return options
 
     def follow(self) -> None:
         """Begins to take in the plugin's lists."""

@@ -4,6 +4,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import grpc
@@ -35,6 +36,7 @@ class PodResourcesService:
         self._tokens = float(LISTS_AT_ONCE)
         self._refilled_s = time.monotonic()
         self._limit = threading.Lock()
+        self._made: dict[_Listed, bytes] = {}
         self._pool = ThreadPoolExecutor(8)
         self._server = grpc.server(self._pool)
         self._server.add_generic_rpc_handlers(
@@ -53,17 +55,18 @@ class PodResourcesService:
         self._server.stop(None).wait()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _list(
-        self, request: api.ListPodResourcesRequest, context: grpc.ServicerContext
-    ) -> api.ListPodResourcesResponse:
+    def _list(self, request: api.ListPodResourcesRequest, context: grpc.ServicerContext) -> bytes:
         self._admit(context)
         self.before_answer()
         self._manager.update_allocated()
         self.lists += 1
         held = self._manager.ids_by_container()
-        return api.ListPodResourcesResponse(
-            pod_resources=[_pod(pod, held) for pod in self._listed_pods()]
-        )
+        before, self._made = self._made, {}
+        for pod in self._listed_pods():
+            listed = _Listed.of(pod, held)
+            # Go makes tens of thousands of small messages in no time; here they are made once.
+            self._made[listed] = before.get(listed) or listed.serialized()
+        return b"".join(self._made.values())
 
     def _allocatable(
         self, request: api.AllocatableResourcesRequest, context: grpc.ServicerContext
@@ -91,13 +94,32 @@ class PodResourcesService:
             self._tokens -= 1
 
 
-def _pod(pod: Pod, held: dict[tuple[str, str], dict[str, frozenset[str]]]) -> api.PodResources:
-    made = api.PodResources(name=pod.name, namespace=pod.namespace)
-    for container in pod.containers:
-        if container.role is Role.INIT:
-            continue
-        listed = made.containers.add(name=container.name)
-        for resource, ids in held.get((pod.uid, container.name), {}).items():
-            for each in ids:
-                listed.devices.add(resource_name=resource, device_ids=[each])
-    return made
+@dataclass(frozen=True)
+class _Listed:
+    """A pod as it is listed."""
+
+    uid: str
+    namespace: str
+    name: str
+    containers: tuple[tuple[str, tuple[tuple[str, frozenset[str]], ...]], ...]
+    """With the ids of each resource."""
+
+    @classmethod
+    def of(cls, pod: Pod, held: dict[tuple[str, str], dict[str, frozenset[str]]]) -> "_Listed":
+        containers = tuple(
+            (each.name, tuple(held.get((pod.uid, each.name), {}).items()))
+            for each in pod.containers
+            if each.role is not Role.INIT
+        )
+        return cls(pod.uid, pod.namespace, pod.name, containers)
+
+    def serialized(self) -> bytes:
+        """As a list with just this pod; lists one after the other are one list."""
+        answer = api.ListPodResourcesResponse()
+        made = answer.pod_resources.add(name=self.name, namespace=self.namespace)
+        for name, resources in self.containers:
+            listed = made.containers.add(name=name)
+            for resource, ids in resources:
+                for each in ids:
+                    listed.devices.add(resource_name=resource, device_ids=[each])
+        return answer.SerializeToString()

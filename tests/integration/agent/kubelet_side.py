@@ -48,7 +48,7 @@ def kubelet_side(
     allocator = Allocator(Sharing(), files, journal, lambda: side.now_s)
     gpus = tuple(Gpu(uuid, n, "A100", UNITS * 256 * MIB) for n, uuid in enumerate(UUIDS))
     allocator.update_hardware(Hardware(gpus, driver="570.1"))
-    link = KubeletLink(kubelet.folder, allocator, pods or NoPods(), Counts(), lambda: None)
+    link = KubeletLink(kubelet.folder, allocator, pods or NoPods(), Counts(), lambda _pod_uid: None)
     ask = link.podresources.list_now
 
     def list_now(timeout_s: float | None = None) -> list[Held]:

@@ -5,7 +5,7 @@ import pytest
 
 from deviceplugin.booking import checkpoint
 from deviceplugin.booking.sources import Holder
-from tests.unit.agent.agent_node import MEMORY, uuid
+from tests.unit.agent.agent_node import COMPUTE, MEMORY, uuid
 
 
 def _entry(device_ids: object) -> dict[str, object]:
@@ -34,6 +34,24 @@ def _content(*entries: object) -> bytes:
 def test_every_versions_form_of_ids_is_read(device_ids: object) -> None:
     wanted = Holder("u", "c", MEMORY, frozenset({f"m-{uuid(1)}-0", f"m-{uuid(1)}-1"}))
     assert checkpoint.parse(_content(_entry(device_ids))) == [wanted]
+
+
+def test_with_an_id_only_containers_that_hold_it_are_read() -> None:
+    one, other = [f"m-{uuid(1)}-{number}" for number in (1, 2)]
+    longer = f"m-{uuid(1)}-11"
+    entries = [
+        {**_entry({"-1": [one]}), "PodUID": "init"},
+        {**_entry({"-1": [other, one]}), "PodUID": "app"},
+        {**_entry({"-1": [f"c-{uuid(1)}-5"]}), "PodUID": "app", "ResourceName": COMPUTE},
+        {**_entry({"-1": [f"c-{uuid(1)}-6"]}), "PodUID": "app", "ContainerName": "beside"},
+        {**_entry({"-1": [longer]}), "PodUID": "longer"},
+    ]
+    assert checkpoint.parse(_content(*entries), one) == [
+        Holder("init", "c", MEMORY, frozenset({one})),
+        Holder("app", "c", MEMORY, frozenset({one, other})),
+        Holder("app", "c", COMPUTE, frozenset({f"c-{uuid(1)}-5"})),
+    ]
+    assert checkpoint.parse(_content(*entries), f"m-{uuid(1)}-3") == []
 
 
 def test_a_kubelet_that_never_allocated_anything_has_no_entries(tmp_path: Path) -> None:
