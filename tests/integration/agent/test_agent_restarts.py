@@ -8,6 +8,7 @@ from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from simcluster.kubelet import AdmissionError, Kubelet, Pod
 from simcluster.kubelet.books import UNIT_BYTES, assert_sound, caps_of, gpus_of
 from tests.agentprocess import AgentProcess
+from tests.patience import eventually
 
 UNITS = 320
 
@@ -42,6 +43,16 @@ def test_an_agent_that_is_told_to_end_does_so_in_order(kubelet: Kubelet, agent: 
     kubelet.wait_gone()
     assert not list(kubelet.plugins.glob("aliquot-*"))
     assert "Traceback" not in agent.output
+
+
+def test_without_a_kubelet_the_agent_is_alive_and_not_ready(kubelet: Kubelet, agent: AgentProcess):
+    """A restart of the agent would not mend it, so nobody shall restart it."""
+    kubelet.stop()
+    status, reason = eventually(lambda: None if (page := agent.get("/readyz"))[0] == 200 else page)
+    assert (status, "kubelet" in reason) == (503, True)
+    assert agent.get("/livez") == (200, "ok\n")
+    kubelet.start()
+    agent.wait_ready()
 
 
 def test_a_restarted_container_needs_no_agent_for_its_limits(kubelet: Kubelet, agent: AgentProcess):

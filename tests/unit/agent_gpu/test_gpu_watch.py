@@ -10,7 +10,7 @@ import pytest
 
 from aliquot.protocol.inventory import Link
 from deviceplugin.gpus.hardware import Hardware
-from deviceplugin.gpus.health import HealthWatch
+from deviceplugin.gpus.health import EVENT_WAIT_MS, PROBE_S, HealthWatch
 from deviceplugin.gpus.inventory import Choice
 from deviceplugin.gpus.nvml import GpuFacts, Nvml, NvmlError, Vitals
 
@@ -244,3 +244,8 @@ def test_what_could_not_be_told_is_told_again(tmp_path: Path) -> None:
     watch.look()
     watch.look()
     assert len(pictures) == 2
+
+
+def test_a_fault_that_one_look_has_missed_is_still_noticed_within_five_seconds() -> None:
+    """How long a look takes is the driver's business; ours is how often we look, and listen."""
+    assert 2 * PROBE_S + EVENT_WAIT_MS / 1000 <= 5
