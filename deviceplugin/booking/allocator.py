@@ -234,26 +234,31 @@ class Allocator:
             except (JournalError, OSError, LimitsError) as error:
                 _log.error("the policy of %s is not written down yet: %s", owner, error)
 
-    def reconcile(self, checkpoint: list[Holder] | None, listing: Listing) -> None:
+    def reconcile(self, checkpoint: Callable[[], list[Holder] | None], listing: Listing) -> None:
         """Frees what the kubelet no longer has and adopts what we did not know.
 
         Before serving, again and again as long as it raises StartDelayed, which is a StartRefused;
-        then every minute or so, and when a pod has ended. `checkpoint` is None when it could not
-        be read.
+        then every minute or so, and when a pod has ended. `checkpoint` answers None when it could
+        not be read.
         """
         with self._lock:
             before = {each.name for each in self._books.ledger}
+        # Ids go from pod to pod. Only what the checkpoint has both before and after the list held
+        # while the list was made, and may be told from it whose it is.
+        earlier = checkpoint()
         listed = ask(listing)
+        later = checkpoint()
+        steady = _in_both(earlier, later)
         with self._changing():
             if listed is not None:
                 self._notice_others(listed)
-                self._books.settle(self._supply, listed, checkpoint, before)
+                self._books.settle(self._supply, listed, steady, before)
             if not self._is_reconciled:
                 self._books.check_units(self._supply.sharing.unit_bytes)
                 self._books.repair_files()
                 self._is_reconciled = True
-            if checkpoint is not None and listed is not None:
-                self._books.sweep(checkpoint)
+            if steady is not None and listed is not None:
+                self._books.sweep((*(earlier or ()), *(later or ())))
 
     def allocations(self) -> tuple[ContainerAllocation, ...]:
         """What containers hold now: for metrics, the arbiter and the watch over tenants.
@@ -394,3 +399,10 @@ class Allocator:
 
     def _described(self, allocation: Allocation, pod: PodView | None) -> Allocation:
         return described(allocation, pod, self._supply.sharing.default_policy)
+
+
+def _in_both(earlier: list[Holder] | None, later: list[Holder] | None) -> list[Holder] | None:
+    if earlier is None or later is None:
+        return None
+    known = frozenset(earlier)
+    return [each for each in later if each in known]

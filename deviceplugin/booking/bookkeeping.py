@@ -180,7 +180,7 @@ class Books:
         for each in self.ledger:
             self._make_files(each)
 
-    def sweep(self, checkpoint: list[Holder]) -> None:
+    def sweep(self, checkpoint: Iterable[Holder]) -> None:
         """Removes what nobody has any more, and the kubelet cannot bring back."""
         libraries = {each.shim for each in self.ledger}
         names = {each.name for each in self.ledger} | _names(checkpoint)

@@ -66,7 +66,7 @@ class KubeletLink:
 
     def reconcile(self) -> None:
         """Compares the allocator's books with the kubelet's."""
-        self._allocator.reconcile(self.read_checkpoint(), self.podresources.list_when_quiet)
+        self._allocator.reconcile(self.read_checkpoint, self.podresources.list_when_quiet)
 
     def read_checkpoint(self, holding: str = "") -> list[Holder] | None:
         """With an id, only of containers that hold it. None when it cannot be read; that is logged

@@ -71,11 +71,18 @@ def survivor(installed: Installation) -> Iterator[int]:
     """A program that works through all of it; its process."""
     installed.await_ready()
     workloads = Workloads(installed.cluster)
-    workloads.start(pod("survivor", "see", "fill", "burn", memory="1Gi", compute=20))
-    workloads.await_line("survivor", "burning")
-    [process] = installed.processes("survivor")
-    yield process["host_pid"]
-    workloads.end()
+    names = [f"resident-{number}" for number in range(GPUS)]
+    fixed = {"compute-policy": "fixed"}
+    first, *others = (pod(name, "see", "wait", annotations=fixed, **RESIDENT) for name in names)
+    first["spec"]["containers"][0]["args"] = ["see", "burn"]
+    try:
+        workloads.start(first, *others)
+        for name in names:
+            workloads.await_line(name, "see")
+        workloads.await_line(names[0], "burning")
+        yield names
+    finally:
+        workloads.end()
 
 
 @pytest.mark.parametrize("restart", RESTARTS, ids=lambda each: each.__name__.strip("_"))

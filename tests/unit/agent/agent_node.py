@@ -243,7 +243,7 @@ class Node:
 
     def reconcile(self) -> None:
         self.seen_checkpoint = self.kubelet.checkpoint()
-        self.allocator.reconcile(self.seen_checkpoint, self.kubelet.listing)
+        self.allocator.reconcile(lambda: self.seen_checkpoint, self.kubelet.listing)
 
     def pod(
         self,

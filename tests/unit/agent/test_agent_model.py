@@ -169,7 +169,7 @@ class Machine(RuleBasedStateMachine):
     def restart_kubelet(self) -> None:
         self.node.allocator.kubelet_restarted()
         self.node.seen_checkpoint = self.kubelet.checkpoint()
-        self.node.allocator.reconcile(self.node.seen_checkpoint, list)
+        self.node.allocator.reconcile(lambda: self.node.seen_checkpoint, list)
 
     @rule()
     def reconcile(self) -> None:

@@ -8,10 +8,11 @@ import pytest
 from aliquot.protocol.assignment import Slice
 from aliquot.protocol.request import ContainerRequest, Role
 from deviceplugin.booking.errors import Refusal
+from deviceplugin.booking.sharing import MIB
 from deviceplugin.booking.sources import ContainerKey, Held
 from shim import limits
 from shim.limits import Kind, Policy
-from tests.unit.agent.agent_node import COMPUTE, MEMORY, Node, Pod, gpu, refused, uuid
+from tests.unit.agent.agent_node import COMPUTE, MEMORY, Node, Pod, caps, gpu, refused, uuid
 
 
 def test_an_id_that_the_kubelet_lost_and_offers_twice_is_avoided(node: Node) -> None:
@@ -36,9 +37,9 @@ def test_an_id_that_is_handed_out_twice_is_refused(node: Node) -> None:
 
 def test_a_gpu_that_another_plugin_has_handed_out_is_left_alone(node: Node) -> None:
     foreign = Held(ContainerKey("x", "theirs", "c"), {"nvidia.com/gpu": frozenset({uuid(0)})})
-    node.allocator.reconcile([], lambda: [foreign])
+    node.allocator.reconcile(list, lambda: [foreign])
     assert {each[2:42] for each, healthy in node.allocator.devices(MEMORY) if healthy} == {uuid(1)}
-    node.allocator.reconcile([], list)
+    node.allocator.reconcile(list, list)
     assert all(healthy for _, healthy in node.allocator.devices(MEMORY))
 
 
@@ -200,8 +201,23 @@ def test_who_starts_while_the_kubelet_is_asked_for_its_list_is_not_freed_by_it(n
         node.kubelet.run(pod)
         return listed
 
-    node.allocator.reconcile([], old_list)
+    node.allocator.reconcile(list, old_list)
     assert [each.pod_uid for each in node.allocator.allocations()] == [pod.uid]
+
+
+def test_a_checkpoint_older_than_the_list_gives_nobody_the_ids_of_a_pod_that_is_gone(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path, gpu(0))
+    old = node.run("old", memory=10, compute=50)
+    before = node.kubelet.checkpoint()
+    node.kubelet.end(old)
+    new = node.run("new", memory=14, compute=70)
+    checkpoints = iter([before, node.kubelet.checkpoint()])
+    node.allocator.reconcile(lambda: next(checkpoints), node.kubelet.listing)
+    assert [each.pod_uid for each in node.allocator.allocations()] == [new.uid]
+    node.kubelet.start(new)
+    assert caps(node, new) == ([14 * 256 * MIB], [7000])
 
 
 def test_ids_that_an_init_container_passed_on_as_they_were_are_the_app_containers(

@@ -96,7 +96,7 @@ def test_a_kubelet_restart_loses_nobody(node: Node) -> None:
     # It lists no pod yet, and its checkpoint has them all.
     node.kubelet.active.clear()
     checkpoint = [*node.kubelet.checkpoint()]
-    node.allocator.reconcile(checkpoint, list)
+    node.allocator.reconcile(lambda: checkpoint, list)
     assert [each.pod_uid for each in node.allocator.allocations()] == [pod.uid]
     node.kubelet.active.update(running)
     node.kubelet.start(pod)
