@@ -341,14 +341,14 @@ class Allocator:
         self, resource: str, size: int, listed: list[Held] | None, pods: PodSource
     ) -> Admitted | None:
         """Not under the lock as a whole: it may wait for our watch."""
-        ledger = self._books.ledger
+        ledger, presence = self._books.ledger, self._books.presence
         with self._lock:
             if listed is None:
-                half_open = map(ledger.get, self._books.presence.half_open())
+                half_open = map(ledger.get, presence.half_open())
                 return by_partner(resource, filter(None, half_open)) or by_plan(
                     resource, size, pods.waiting(), ledger
                 )
-            admitted = by_listing(resource, size, listed, ledger, pods.find)
+            admitted = by_listing(resource, size, listed, ledger, pods.find, presence)
         if admitted is not None and (admitted.request is not None or admitted.pod is not None):
             return admitted
         until_s = self._clock() + POD_WAIT_S
@@ -357,7 +357,7 @@ class Allocator:
             if left_s <= 0 or pods.wait(namespace, name, left_s) is None:
                 continue
             with self._lock:
-                admitted = by_listing(resource, size, listed, ledger, pods.find)
+                admitted = by_listing(resource, size, listed, ledger, pods.find, presence)
             if admitted is not None and admitted.request is not None:
                 break
         return admitted

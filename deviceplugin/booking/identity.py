@@ -8,6 +8,7 @@ from aliquot.protocol.names import MEMORY_RESOURCE
 from aliquot.protocol.request import ContainerRequest, Role
 from deviceplugin.booking import ids
 from deviceplugin.booking.ledger import Allocation, Ledger, Owner, allocation_name
+from deviceplugin.booking.presence import Presence
 from deviceplugin.booking.sources import Held, PodView
 
 __all__ = [
@@ -53,6 +54,7 @@ def by_listing(
     listing: list[Held],
     ledger: Ledger,
     find: Callable[[str, str], PodView | None],
+    presence: Presence,
 ) -> Admitted | None:
     """The listed pod of which a container lacks just this. Pods that ask for no device look alike,
     so the specification decides; `request` is None where nobody can tell what it asks for."""
@@ -72,7 +74,7 @@ def by_listing(
     if not unseen and len(senseless) == 1:
         pod = senseless[0]
         return Admitted(Owner(pod.namespace, pod.name, uid=pod.uid), pod)
-    return _unseen(resource, unseen, ledger)
+    return _unseen(resource, unseen, ledger, presence)
 
 
 def worth_waiting_for(
@@ -163,35 +165,65 @@ def _listed_partner(
 
 
 def _unseen(
-    resource: str, pods: dict[tuple[str, str], dict[str, Held]], ledger: Ledger
+    resource: str,
+    pods: dict[tuple[str, str], dict[str, Held]],
+    ledger: Ledger,
+    presence: Presence,
 ) -> Admitted | None:
     """Nobody can tell us what these pods ask for; one of them must be it."""
-    pods = _without_started(resource, pods, ledger)
-    halves = [pod for pod, containers in pods.items() if _is_half(containers, resource)]
-    chosen = halves or list(pods)
+    pods = _without_complete(resource, pods, ledger, presence)
+    halves = _last_halves(resource, pods, presence)
+    chosen = {(held.key.namespace, held.key.pod) for held in halves} or set(pods)
     if len(chosen) != 1:
         return None
-    namespace, name = chosen[0]
-    lacking = [held for held in pods[chosen[0]].values() if not held.ids.get(resource)]
-    half = [held for held in lacking if held.ids.get(ids.other(resource))]
-    if len(half or lacking) != 1:
-        return Admitted(Owner(namespace, name))
-    held = (half or lacking)[0]
-    owner = Owner(namespace, name, held.key.container)
-    return Admitted(owner, partner=_listed_partner(owner, resource, held, ledger))
+    pod = Owner(*chosen.pop())
+    if not halves:
+        # What it has just been given and no listed container has is its init container's.
+        names = set(presence.half_open())
+        init = by_partner(resource, (each for each in ledger.of_pod(pod) if each.name in names))
+        if init is not None:
+            return Admitted(pod, partner=init.partner)
+        halves = [
+            held for held in pods[pod.namespace, pod.pod].values() if not held.ids.get(resource)
+        ]
+    if len(halves) != 1:
+        return Admitted(pod)
+    owner = Owner(pod.namespace, pod.pod, halves[0].key.container)
+    return Admitted(owner, partner=_listed_partner(owner, resource, halves[0], ledger))
 
 
-def _without_started(
-    resource: str, pods: dict[tuple[str, str], dict[str, Held]], ledger: Ledger
+def _last_halves(
+    resource: str,
+    pods: dict[tuple[str, str], dict[str, Held]],
+    presence: Presence,
+) -> list[Held]:
+    """Containers that lack only this. A container's calls follow each other at once, so of several
+    it is the one that was answered last; the others wait for their start, with whole GPUs."""
+    halves = {
+        allocation_name(ids.other(resource), other): held
+        for containers in pods.values()
+        for held in containers.values()
+        if not held.ids.get(resource) and (other := held.ids.get(ids.other(resource)))
+    }
+    last = presence.last_born(halves) if len(halves) > 1 else None
+    return [halves[last]] if last is not None else list(halves.values())
+
+
+def _without_complete(
+    resource: str,
+    pods: dict[tuple[str, str], dict[str, Held]],
+    ledger: Ledger,
+    presence: Presence,
 ) -> dict[tuple[str, str], dict[str, Held]]:
-    """Who has started with one resource has whole GPUs, and does not wait for the other."""
+    """Who has started with one resource, or has had it for long, does not wait for the other: it
+    has whole GPUs, or its user has forgotten the other."""
 
-    def has_started(held: Held) -> bool:
+    def is_complete(held: Held) -> bool:
         first = next(iter(held.ids.get(ids.other(resource), ())), "")
-        return any(each.starts for each in ledger.holders(first))
+        return any(each.starts or presence.is_settled(each) for each in ledger.holders(first))
 
     rest = {
-        pod: {name: held for name, held in containers.items() if not has_started(held)}
+        pod: {name: held for name, held in containers.items() if not is_complete(held)}
         for pod, containers in pods.items()
     }
     return {

@@ -46,6 +46,15 @@ class Presence:
         """Of those from before our start: old enough for anything."""
         return self.clock() - self._born_s.get(allocation.name, float("-inf"))
 
+    def is_settled(self, allocation: Allocation) -> bool:
+        """Whether its container's other calls are surely over; of those from before our start
+        nobody knows."""
+        return UNRECORDED_S < self.age_s(allocation) < float("inf")
+
+    def last_born(self, names: Collection[str]) -> str | None:
+        """The one of these that was answered last; None if all are from before our start."""
+        return next((name for name in reversed(self._born_s) if name in names), None)
+
     def listed(self, names: Collection[str]) -> None:
         """The kubelet's list says that they live."""
         self._listed.update(names)

@@ -16,6 +16,7 @@ from aliquot.protocol.assignment import Slice
 from aliquot.protocol.request import ContainerRequest, Role
 from deviceplugin.booking.errors import Refusal, Retry
 from deviceplugin.booking.ledger import allocation_name
+from deviceplugin.booking.presence import UNRECORDED_S
 from deviceplugin.gpus.hardware import Hardware
 from shim import limits
 from shim.limits import WHOLE, Kind
@@ -39,7 +40,10 @@ class Machine(RuleBasedStateMachine):
         """What each container was resized to, by pod uid and name."""
         self.started: set[str] = set()
         self.doubtful: set[str] = set()
-        """Pods that were admitted without a list: their halves may be apart."""
+        """Pods that were admitted without a list, or when another could be taken for them: their
+        halves may be apart."""
+        self.admitted_s: dict[str, float] = {}
+        """When this agent's life saw them come, by pod uid."""
         self.number = 0
 
     @property
@@ -75,6 +79,9 @@ class Machine(RuleBasedStateMachine):
         if fault == "killed":
             self.kubelet.between_calls = self._kill
         self.kubelet.list_fails = fault == "list fails"
+        if kind == "init" and not known and (mistakable := self._taken_for_half()):
+            self.doubtful |= {pod.uid, *mistakable}
+        self.admitted_s[pod.uid] = self.node.clock.now_s
         refusal = ""
         try:
             self.kubelet.add(pod)
@@ -136,7 +143,24 @@ class Machine(RuleBasedStateMachine):
         ]
         return len(good) >= pod.gpus
 
+    def _taken_for_half(self) -> set[str]:
+        """A pod with whole GPUs that nobody knows lacks memory by the kubelet's list, as if it were
+        being admitted, until it starts or has been there for long. An init container, which is
+        not listed itself, is then taken for it, and both wait until one of the pods has ended;
+        an app container only gets a refusal."""
+        now_s = self.node.clock.now_s
+        return {
+            pod.uid
+            for pod in self._pods()
+            if not any(each.memory_units for each in pod.containers)
+            and pod.uid not in self.started
+            and (pod.namespace, pod.name) not in self.node.pods.views
+            # The agent cannot tell how long it has been there if that was before its start.
+            and now_s - self.admitted_s.get(pod.uid, now_s) <= UNRECORDED_S
+        }
+
     def _kill(self) -> None:
+        self.admitted_s.clear()
         self.node.restart_agent()
         if self.kubelet.random.random() < 0.5:
             raise Killed
@@ -163,6 +187,7 @@ class Machine(RuleBasedStateMachine):
 
     @rule(forget=st.booleans())
     def restart_agent(self, forget) -> None:
+        self.admitted_s.clear()
         self.node.restart_agent(forget=forget)
 
     @rule()

@@ -171,6 +171,41 @@ def test_a_whole_gpu_pod_that_runs_is_not_taken_for_one_that_waits_for_memory(no
     assert node.gpus_of(pod) == {1}
 
 
+@pytest.mark.parametrize("first", [MEMORY, COMPUTE])
+def test_the_halves_of_an_unknown_pods_init_container_are_on_one_gpu(
+    tmp_path: Path, first: str
+) -> None:
+    """The kubelet does not list it, so only we know that its other half has just been given."""
+    node = Node(tmp_path, gpu(0, 100), gpu(1, 100))
+    node.run(memory=95 if first == MEMORY else 50, compute=95 if first == COMPUTE else 50)
+    in_order = lambda wanted: wanted.sort(key=lambda each: each[0] != first)  # noqa: E731
+    node.kubelet.random.shuffle = in_order  # type: ignore[method-assign]
+    # Each half alone is best placed on another GPU than the other.
+    sizes = (1, 30) if first == MEMORY else (30, 1)
+    pod = node.pod("p", *sizes, ContainerRequest("init", *sizes, Role.INIT), known=False)
+    node.kubelet.run(pod)
+    assert node.gpus_of(pod, "init") == node.gpus_of(pod) == {0}
+
+
+def test_a_whole_gpu_pod_that_has_not_started_is_not_taken_for_one_that_came_later(
+    tmp_path: Path,
+) -> None:
+    node = Node(tmp_path, gpu(0), gpu(1), gpu(2))
+    node.kubelet.add(node.pod("whole", memory=0, compute=100, known=False))
+    node.kubelet.random.shuffle = lambda wanted: wanted.sort()  # compute first
+    # Its memory alone is best placed where more compute is left.
+    node.kubelet.run(pod := node.pod("next", memory=8, compute=60, known=False))
+    assert node.gpus_of(pod) == {1}
+
+
+def test_a_pod_whose_other_half_nobody_asks_for_is_not_in_the_way_of_others(node: Node) -> None:
+    node.kubelet.add(node.pod("memory-only", memory=2, compute=0, known=False))
+    node.run("full", memory=14, compute=90)
+    node.clock.now_s += 11
+    node.kubelet.random.shuffle = lambda wanted: wanted.sort()  # compute first
+    assert node.gpus_of(node.run("next", known=False)) == {1}
+
+
 def test_memory_that_the_kubelet_still_takes_for_withdrawn_is_not_counted_on(node: Node) -> None:
     whole = node.run("whole", memory=0, compute=100)
     assert node.gpus_of(whole) == {0}
