@@ -121,10 +121,12 @@ def _rooms(question: Question, supply: Supply, ledger: Ledger) -> dict[str, _Roo
     occupied = ledger.occupied(question.gone)
     for room in rooms.values():
         room.free = [each for each in supply.ids(question.resource, room.uuid) if each in free]
-        # The kubelet does not know yet that the memory of a whole GPU is back.
+        some = supply.ids(other, room.uuid)
+        room.other_free = len(freed.intersection(some))
+        # The kubelet does not know yet that the memory of a whole GPU is back, except for what
+        # others held there.
         if room.uuid not in withdrawn:
-            some = supply.ids(other, room.uuid)
-            room.other_free = len(some) - ledger.count_held(some) + len(freed.intersection(some))
+            room.other_free += len(some) - ledger.count_held(some)
         room.empty = room.uuid not in occupied
     return rooms
 

@@ -214,6 +214,15 @@ def test_memory_that_the_kubelet_still_takes_for_withdrawn_is_not_counted_on(nod
     assert node.gpus_of(node.run(memory=4, compute=20)) == {1}
 
 
+def test_memory_that_was_never_withdrawn_from_the_kubelet_is_counted_on(tmp_path: Path) -> None:
+    node = Node(tmp_path, gpu(0))
+    # Its memory is in our books until somebody asks for it, and so the kubelet may give it.
+    node.kubelet.end(node.run("before", memory=4, compute=20))
+    node.kubelet.end(node.run("whole", memory=0, compute=100))
+    node.kubelet.random.shuffle = lambda wanted: wanted.sort()  # compute first
+    assert node.gpus_of(node.run(memory=4, compute=20)) == {0}
+
+
 def test_halves_on_different_gpus_are_never_started(node: Node) -> None:
     pod = node.pod("apart")
     node.kubelet.active[pod.uid] = pod
