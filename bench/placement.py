@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from bench.placement_fgd import Fgd
 from bench.placement_files import (
     Event,
     InputError,
@@ -27,7 +28,7 @@ from bench.placement_protocols import (
     fill_arrivals,
     replay,
 )
-from bench.placement_references import BestFit, Fgd, Random
+from bench.placement_references import BestFit, Random
 from bench.placement_variants import VARIANTS, vary
 from scheduler_ext.placement import Cluster, Node, Placer, Policy, Request, policy_named
 
