@@ -50,10 +50,11 @@ class _Row:
         return self._fields.get(name, "")
 
     def whole_number(self, name: str) -> int:
-        text = self._fields[name]
+        # Programs that know missing numbers write "12000.0".
+        text = self._fields[name].removesuffix(".0")
         # Digits only: int() would also take "1_000", " 7" and other scripts' digits.
         if not (text.isascii() and text.isdigit()) or len(text) > 15:
-            raise self.wrong(f"{name} is {text!r}, not a whole number")
+            raise self.wrong(f"{name} is {self._fields[name]!r}, not a whole number")
         return int(text)
 
     def time(self, name: str) -> float:
@@ -100,6 +101,8 @@ def read_arrivals(path: Path) -> list[Event]:
     events: list[Event] = []
     seen: set[str] = set()
     for row in _rows(path, ("seq", "pod", *_REQUEST)):
+        if row.optional("event"):
+            raise row.wrong("a list with arrivals and leaves is read by --events")
         _claim(row, seen)
         events.append(Event(0.0, row.text("seq"), True, _pod(row, "pod")))
     return events
@@ -183,7 +186,8 @@ def _rows(path: Path, columns: tuple[str, ...]) -> Iterator[_Row]:
         data = path.read_bytes()
         if data[:2] == b"\x1f\x8b":
             data = gzip.decompress(data)
-        text = data.decode()
+        # Spreadsheets put a mark before the first column's name.
+        text = data.decode("utf-8-sig")
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror or error}") from None
     except (EOFError, zlib.error):

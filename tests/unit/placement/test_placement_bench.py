@@ -167,6 +167,34 @@ def test_damaged_and_missing_files_are_named(
     assert "none.csv: cannot be read" in capsys.readouterr().err
 
 
+def test_lists_saved_by_spreadsheets_and_data_frames_are_read_alike(files: Path) -> None:
+    lines = ARRIVALS.splitlines()
+    floats = [
+        ",".join(f"{f}.0" if f.isdigit() and i > 1 else f for i, f in enumerate(x.split(",")))
+        for x in lines
+    ]
+    saved = {
+        "plain": ARRIVALS.encode(),
+        "spreadsheet": b"\xef\xbb\xbf" + "\r\n".join([*lines, ""]).encode(),
+        "frame": "\n".join([*floats, ""]).encode(),
+    }
+    written = set()
+    for name, data in saved.items():
+        (files / f"{name}.csv").write_bytes(data)
+        arguments = ["--nodes", f"{files}/nodes.csv", "--arrivals", f"{files}/{name}.csv"]
+        assert placement.main([*arguments, "--out", f"{files}/{name}.out"]) == 0
+        written.add((files / f"{name}.out").read_bytes())
+    assert len(written) == 1
+
+
+def test_events_given_as_arrivals_are_told_apart(
+    files: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = ["--nodes", f"{files}/nodes.csv", "--arrivals", f"{files}/events.csv.gz"]
+    assert placement.main(arguments) == placement.WRONG_INPUT
+    assert "events.csv.gz:2: a list with arrivals and leaves" in capsys.readouterr().err
+
+
 def test_memory_may_differ_from_compute(files: Path) -> None:
     rows = "".join(f"{n},p{n},0,0,1,100,,900\n" for n in range(30))
     header = "seq,pod,cpu_milli,memory_mib,num_gpu,gpu_milli,gpu_spec,gpu_memory_milli\n"
