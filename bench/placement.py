@@ -21,6 +21,7 @@ from bench.placement_files import (
 from bench.placement_judge import faults
 from bench.placement_protocols import (
     CHURN_LIFE_TIMES,
+    CHURN_LOAD,
     CHURN_MEASURED_FROM,
     Outcome,
     capacity_milli,
@@ -66,9 +67,10 @@ def _run(options: argparse.Namespace) -> int:
         cluster = Cluster(_shuffled(nodes, seed))
         events, measured = given, None
         if events is None:
-            make = fill_arrivals if options.protocol == "fill" else churn_events
-            events = make(pods, capacity_milli(cluster), seed)
-            if options.protocol == "churn":
+            if options.protocol == "fill":
+                events = fill_arrivals(pods, capacity_milli(cluster), seed)
+            else:
+                events = churn_events(pods, capacity_milli(cluster), seed, options.load / 100)
                 measured = (float(CHURN_MEASURED_FROM), float(CHURN_LIFE_TIMES))
         workload = [pod.request for pod in pods] or [e.pod.request for e in events if e.arrives]
         placer = Placer(cluster, _policy(options.policy, seed, workload))
@@ -118,6 +120,7 @@ def _report(options: argparse.Namespace, runs: list[dict[str, Any]]) -> None:
         report = {
             "protocol": options.protocol,
             "variant": options.variant,
+            "load_percent": options.load if options.protocol == "churn" else None,
             "policy": options.policy,
             "gpu_allocated_percent": round(mean, 3),
             "spread_over_seeds": round(spread, 3),
@@ -147,6 +150,13 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--nodes", type=Path, required=True, metavar="FILE")
     parser.add_argument("--pods", type=Path, metavar="FILE", help="the pods arrivals are drawn of")
     parser.add_argument("--variant", choices=VARIANTS, help="change the workload in one way first")
+    parser.add_argument(
+        "--load",
+        type=_percent,
+        default=100 * CHURN_LOAD,
+        metavar="110",
+        help="offered in churn, in %%",
+    )
     parser.add_argument("--policy", choices=POLICIES, default="fragmentation")
     parser.add_argument("--seeds", type=_seeds, default="42-44", metavar="42-44")
     given = parser.add_mutually_exclusive_group()
@@ -158,9 +168,17 @@ def _options(arguments: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(arguments)
     if options.out and not (options.arrivals or options.events):
         parser.error("--out needs --arrivals or --events")
+    if options.load != 100 * CHURN_LOAD and (options.protocol != "churn" or options.events):
+        parser.error("--load is of the churn that --protocol churn makes from --pods")
     if options.variant and (options.arrivals or options.events or not options.pods):
         parser.error("--variant changes --pods, from which arrivals are then made")
     return options
+
+
+def _percent(text: str) -> float:
+    if not text.isdecimal() or not 1 <= int(text) <= 1000:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number of percent, 1 to 1000")
+    return float(text)
 
 
 def _seeds(text: str) -> list[int]:

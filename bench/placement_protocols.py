@@ -43,10 +43,12 @@ def fill_arrivals(pods: list[Pod], capacity_milli: int, seed: int) -> list[Event
         events.append(Event(0.0, str(len(events)), True, pods[index]))
 
 
-def churn_events(pods: list[Pod], capacity_milli: int, seed: int) -> list[Event]:
+def churn_events(
+    pods: list[Pod], capacity_milli: int, seed: int, load: float = CHURN_LOAD
+) -> list[Event]:
     """Poisson arrivals at 110 % offered load; one mean life time is one unit of time."""
     rng = np.random.default_rng(seed)
-    rate = CHURN_LOAD * capacity_milli / np.mean([pod.gpu_milli for pod in pods])
+    rate = load * capacity_milli / np.mean([pod.gpu_milli for pod in pods])
     count = int(rng.poisson(rate * CHURN_LIFE_TIMES))
     starts = np.sort(rng.uniform(0, CHURN_LIFE_TIMES, count)).tolist()
     ends = rng.exponential(size=count).tolist()

@@ -61,6 +61,20 @@ def _pinned_evenly(pods: list[Pod], nodes: list[Node], rng: np.random.Generator)
     return _pinned(pods, nodes, rng, lambda _: 1)
 
 
+def _pinned_as_listed(pods: list[Pod], nodes: list[Node], rng: np.random.Generator) -> list[Pod]:
+    """A third of the GPU pods name what some pod of the list names, the other pods nothing."""
+    named = [pod.request.models for pod in pods if pod.request.models]
+    if not named:
+        raise InputError("pinned-as-listed needs a pod list in which some pods name models")
+    changed: list[Pod] = []
+    for pod in pods:
+        models: frozenset[str] = frozenset()
+        if pod.request.gpus and rng.random() < _PINNED_SHARE:
+            models = named[int(rng.integers(len(named)))]
+        changed.append(replace(pod, request=replace(pod.request, models=models)))
+    return changed
+
+
 def _half_in_blocks(pods: list[Pod], nodes: list[Node], rng: np.random.Generator) -> list[Pod]:
     """As many of the eight-GPU pods there are, drawn again, as all others ask for together."""
     blocks = [pod for pod in pods if pod.request.gpus == _BLOCK_GPUS]
@@ -80,6 +94,7 @@ VARIANTS: dict[str, Callable[[list[Pod], list[Node], np.random.Generator], list[
     "memory-opposite": _memory_opposite,
     "pinned-third": _pinned_third,
     "pinned-evenly": _pinned_evenly,
+    "pinned-as-listed": _pinned_as_listed,
     "half-in-blocks": _half_in_blocks,
 }
 

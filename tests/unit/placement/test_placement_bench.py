@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from bench import placement
-from bench.placement_files import Event, Pod
+from bench.placement_files import Event, InputError, Pod
 from bench.placement_judge import faults
 from bench.placement_variants import VARIANTS, vary
 from scheduler_ext.placement import Decision, Gpu, Node, Request
@@ -79,6 +79,30 @@ def test_half_of_the_demand_can_be_put_into_eight_gpu_pods() -> None:
     varied = vary(shared + blocks, [], "half-in-blocks")
     in_blocks = sum(pod.gpu_milli for pod in varied if pod.request.gpus == 8)
     assert in_blocks == sum(pod.gpu_milli for pod in shared)
+
+
+def test_pods_can_be_pinned_as_others_of_the_list_are() -> None:
+    pods = [Pod(f"free-{n}", Request(0, 0, 1, 400, 400)) for n in range(270)]
+    pods += [Pod(f"p{n}", replace(pods[0].request, models=frozenset("AB"))) for n in range(30)]
+    varied = vary(pods, [], "pinned-as-listed")
+    pinned = [pod for pod in varied if pod.request.models]
+    assert {pod.request.models for pod in pinned} == {frozenset("AB")}
+    assert 75 < len(pinned) < 125
+    with pytest.raises(InputError, match="name models"):
+        vary(pods[:270], [], "pinned-as-listed")
+
+
+def test_churn_offers_the_load_it_is_told(files: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--nodes", f"{files}/nodes.csv", "--pods", f"{files}/pods.csv", "--seeds", "1"]
+    arrived = []
+    for load in ("110", "55"):
+        more = ["--protocol", "churn", "--load", load, "--json"]
+        assert placement.main([*arguments, *more]) == 0
+        arrived.append(json.loads(capsys.readouterr().out)["runs"][0]["arrived"])
+    assert 0.35 < arrived[1] / arrived[0] < 0.65
+    for wrong in (["--load", "50"], ["--protocol", "churn", "--load", "0"]):
+        with pytest.raises(SystemExit):
+            placement.main([*arguments, *wrong])
 
 
 def test_memory_shares_can_differ_from_compute_shares() -> None:
