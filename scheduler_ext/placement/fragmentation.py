@@ -20,7 +20,7 @@ from scheduler_ext.placement.workload import Lesson, Workload
 from scheduler_ext.placement.worth import Nodes, hole_worth, lost_by_all, lost_by_each
 
 # Blocks count in full when what is free in them falls below this part of the demand for them.
-_BLOCK_RESERVE = 0.02
+_BLOCK_RESERVE = 0.1
 _LEAST_BLOCK_WEIGHT = 1 / 64
 # Rows scored at once: the working set of one batch stays in the processor's cache.
 _BATCH_ROWS = 256

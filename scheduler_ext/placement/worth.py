@@ -14,6 +14,7 @@ from scheduler_ext.placement.workload import Lesson
 SCARCITY_WEIGHT = 0.75
 STRANDED_SCALE_MILLI = 4000.0
 BLOCK_WEIGHT = 0.5
+GATHER_WEIGHT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,15 +119,14 @@ def lost_by_each(
     free = share.sum(axis=1)
     free_then = free.take(node) - (share_now - share_then)
     whole = before.wholly_free()
-    blocks = whole.sum(axis=1)
-    blocks_then = blocks.take(node) - (whole & ~after.wholly_free()).take(device)
-    lost = np.zeros(eligible.shape)
-    lost.ravel()[device] = (
-        ((free_then - then) - (free - now).take(node))
-        + _stranded(free_then, _supported(lesson, after).take(node))
-        - _stranded(free, _supported(lesson, before)).take(node)
-        + _blocks(lesson, block_weights, blocks).take(node)
-        - _blocks(lesson, block_weights, blocks_then)
+    blocks, there = whole.sum(axis=1), (before.total > 0).sum(axis=1)
+    blocks_then = blocks[node] - (whole & ~after.wholly_free())[node, device]
+    lost[node, device] = (
+        ((free_then - then) - (free - now)[node])
+        + _stranded(free_then, _supported(lesson, after)[node])
+        - _stranded(free, _supported(lesson, before))[node]
+        + _blocks(lesson, block_weights, blocks, there)[node]
+        - _blocks(lesson, block_weights, blocks_then, there[node])
     )
     of_twin = lost.take(twin + width * np.arange(len(twin))[:, None])
     return np.where(eligible, of_twin, 0.0)
@@ -157,7 +157,8 @@ def _loss(lesson: Lesson, block_weights: dict[int, float], nodes: Nodes) -> NDAr
     usable = np.einsum("bdk,bd->bk", able, share)
     use = np.einsum("bk,bk,bk->b", _weights(lesson, nodes), usable, enough)
     free = share.sum(axis=1)
-    blocks = _blocks(lesson, block_weights, nodes.wholly_free().sum(axis=1))
+    there = (nodes.total > 0).sum(axis=1)
+    blocks = _blocks(lesson, block_weights, nodes.wholly_free().sum(axis=1), there)
     stranded = _stranded(free, _supported(lesson, nodes))
     loss: NDArray[np.float64] = (free - use) + stranded - blocks
     return loss
@@ -214,10 +215,20 @@ def _stranded(free: NDArray[np.floating], supported: NDArray[np.float64]) -> NDA
 
 
 def _blocks(
-    lesson: Lesson, block_weights: dict[int, float], wholly_free: NDArray[np.int64]
+    lesson: Lesson,
+    block_weights: dict[int, float],
+    wholly_free: NDArray[np.int64],
+    gpus_of_node: NDArray[np.int64],
 ) -> NDArray[np.float64]:
+    """Whole blocks, and more for each free GPU the nearer the node is to its next block.
+
+    Without the second part free GPUs lie scattered, one or two on many nodes, and no node ever
+    becomes free enough for a pod that needs several, however much is free in all.
+    """
     worth = np.zeros(wholly_free.shape)
     for gpus, demand in lesson.block_demand.items():
-        weight = BLOCK_WEIGHT * block_weights.get(gpus, 1.0) * demand * WHOLE_GPU_MILLI * gpus
-        worth += weight * (wholly_free // gpus)
+        weight = block_weights.get(gpus, 1.0) * demand * WHOLE_GPU_MILLI * gpus
+        whole = wholly_free // gpus
+        begun = np.where((whole + 1) * gpus <= gpus_of_node, (wholly_free % gpus) / gpus, 0.0)
+        worth += weight * ((BLOCK_WEIGHT + GATHER_WEIGHT) * whole + GATHER_WEIGHT * begun * begun)
     return worth

@@ -47,6 +47,20 @@ def test_fragmentation_leaves_a_hole_that_somebody_can_use() -> None:
     assert found.node == "n1"
 
 
+def test_fragmentation_gathers_free_gpus_where_a_block_is_nearest() -> None:
+    cluster = cluster_of("A", "A", gpus=4)
+    placer = Placer(cluster, policy_named("fragmentation"))
+    for _ in range(40):
+        placer.observe(share(1000))
+        placer.observe(Request(1_000, 1_000, 4, 1000, 1000))
+    cluster.take(0, (0,), share(1000))
+    for device in (0, 1):
+        cluster.take(1, (device,), share(1000))
+    found = placer.decide(share(1000))
+    assert found is not None
+    assert found.node == "n1"
+
+
 def test_fragmentation_keeps_wanted_models_for_those_who_need_them() -> None:
     cluster = cluster_of("A", "B")
     placer = Placer(cluster, policy_named("fragmentation"))

@@ -17,6 +17,7 @@ from scheduler_ext.placement import (
 from scheduler_ext.placement.workload import Lesson, Workload
 from scheduler_ext.placement.worth import (
     BLOCK_WEIGHT,
+    GATHER_WEIGHT,
     STRANDED_SCALE_MILLI,
     Nodes,
     lost_by_all,
@@ -54,10 +55,13 @@ def plain_loss(cluster: Cluster, lesson: Lesson, blocks: dict[int, float], row: 
     )
     stranded = max(free - supported, 0.0) ** 2 / (2 * STRANDED_SCALE_MILLI)
     whole = sum(compute[d] == 1000 and memory[d] == total[d] for d in there)
-    block_worth = sum(
-        BLOCK_WEIGHT * blocks[gpus] * demand * 1000 * gpus * (whole // gpus)
-        for gpus, demand in lesson.block_demand.items()
-    )
+    block_worth = 0.0
+    for gpus, demand in lesson.block_demand.items():
+        complete = whole // gpus
+        worth = (BLOCK_WEIGHT + GATHER_WEIGHT) * complete
+        if len(there) >= (complete + 1) * gpus:
+            worth += GATHER_WEIGHT * ((whole - complete * gpus) / gpus) ** 2
+        block_worth += blocks[gpus] * demand * 1000 * gpus * worth
     return free - (used / weights if weights else 0.0) + stranded - block_worth
 
 
