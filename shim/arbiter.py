@@ -261,6 +261,18 @@ class Arbiter:
         self._records, self._order = records, order
         counts = Counter(seat.gpu for seat in order)
         self._shared = frozenset(gpu for gpu, count in counts.items() if count > 1)
+        for seat, record in zip(order, records, strict=False):
+            if seat.gpu not in self._shared:
+                _forget_ratios(seat, record)
+
+
+def _forget_ratios(seat: Seat, record: Any) -> None:
+    """Whoever is alone on its GPU again is compared no more: what was stated last would stay."""
+    seat.ratios.clear()
+    for stated in record.ratios:
+        if stated.thousandths:
+            stated.slot, stated.thousandths = 0, 0
+            record.is_dirty = 1
 
 
 def _open(name: str, gpu: str, device: int, limits: Path, usage: Path) -> Seat:

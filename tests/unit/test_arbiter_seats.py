@@ -118,6 +118,21 @@ def test_a_process_is_corrected_by_what_nvml_saw_of_it(arbiter: Arbiter, tmp_pat
     assert ratios_of(second) == {0: pytest.approx(1000, abs=5)}
 
 
+def test_a_process_that_is_alone_again_is_corrected_no_more(
+    arbiter: Arbiter, tmp_path: Path
+) -> None:
+    """Nobody compares any more, so what was stated last would bend its share for ever."""
+    first, second = seated(arbiter, tmp_path, 3000, 7000)
+    for turn in range(1, 41):
+        first.charge((77, 1), turn * 80_000_000)
+        arbiter.measured(GPUS[0], {(77, 1): 40e6}, 0.5)
+    arbiter.tick(SECOND_NS)
+    assert ratios_of(first) == {0: pytest.approx(500, abs=5)}
+    arbiter.unseat(second.name)
+    arbiter.tick(SECOND_NS + TICK_NS)
+    assert ratios_of(first) == {}
+
+
 def test_the_same_pid_elsewhere_is_another_process(arbiter: Arbiter, tmp_path: Path) -> None:
     (container,) = seated(arbiter, tmp_path, 3000)
     for turn in range(1, 41):
