@@ -120,13 +120,14 @@ def lost_by_each(
     free_then = free.take(node) - (share_now - share_then)
     whole = before.wholly_free()
     blocks, there = whole.sum(axis=1), (before.total > 0).sum(axis=1)
-    blocks_then = blocks[node] - (whole & ~after.wholly_free())[node, device]
-    lost[node, device] = (
-        ((free_then - then) - (free - now)[node])
-        + _stranded(free_then, _supported(lesson, after)[node])
-        - _stranded(free, _supported(lesson, before))[node]
-        + _blocks(lesson, block_weights, blocks, there)[node]
-        - _blocks(lesson, block_weights, blocks_then, there[node])
+    blocks_then = blocks.take(node) - (whole & ~after.wholly_free()).take(device)
+    lost = np.zeros(eligible.shape)
+    lost.ravel()[device] = (
+        ((free_then - then) - (free - now).take(node))
+        + _stranded(free_then, _supported(lesson, after).take(node))
+        - _stranded(free, _supported(lesson, before)).take(node)
+        + _blocks(lesson, block_weights, blocks, there).take(node)
+        - _blocks(lesson, block_weights, blocks_then, there.take(node))
     )
     of_twin = lost.take(twin + width * np.arange(len(twin))[:, None])
     return np.where(eligible, of_twin, 0.0)
