@@ -3,7 +3,8 @@
 
 It knows nothing of Aliquot; it speaks to whatever libcuda.so.1 it finds, or to the file that
 CUDA_LIBRARY names. Every action prints one
-line of JSON: `see`, `take=MIB`, `fill`, `burn` (endless), `burn=SECONDS`, `wait` (endless).
+line of JSON: `see`, `take=MIB`, `fill`, `burn` (endless), `burn=SECONDS`, `wait` (endless), `watch`
+(endless: says again and again what `see` would), `use=NUMBER` (the GPU for what follows).
 """
 
 import ctypes
@@ -19,6 +20,7 @@ MIB = 1 << 20
 FILL_MIB = 16
 KERNEL_NS = 1_000_000
 KERNELS_A_ROUND = 32
+WATCH_S = 0.5
 
 PTX = b"""
 .version 8.0
@@ -104,6 +106,9 @@ def main() -> None:
         if name == "see":
             saw = cuda.see()
             cuda.use(0)
+        elif name == "use":
+            cuda.use(int(value))
+            saw = int(value)
         elif name == "take":
             saw = cuda.take(int(value))
         elif name == "fill":
@@ -111,6 +116,10 @@ def main() -> None:
         elif name == "burn":
             print(json.dumps({"burning": value or "on"}), flush=True)
             saw = cuda.burn(float(value or "inf"))
+        elif name == "watch":
+            while True:
+                print(json.dumps({"see": cuda.see()}), flush=True)
+                time.sleep(WATCH_S)
         elif name == "wait":
             print(json.dumps({"waiting": True}), flush=True)
             while True:

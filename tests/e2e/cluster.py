@@ -148,6 +148,8 @@ class Cluster:
                 cwd=CHECKOUT,
             )
             late = ran.returncode and any(sign in ran.stderr for sign in LATE)
+            # Our own webhook has to answer whenever a pod is made.
+            late = late and "failed calling webhook" not in ran.stderr
             if not late or time.monotonic() > deadline:
                 break
             time.sleep(1)

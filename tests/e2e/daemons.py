@@ -13,7 +13,12 @@ PATIENCE_S = 600.0
 """A wait that ends well is short; one on a crowded machine must not fail for being long."""
 
 
-def await_true(what: str, holds: Callable[[], bool], patience_s: float = PATIENCE_S) -> None:
+def await_true(
+    what: str,
+    holds: Callable[[], bool],
+    patience_s: float = PATIENCE_S,
+    pause_s: float = 0.1,
+) -> None:
     """Asks again and again; whoever does not answer now may answer later."""
     deadline = time.monotonic() + patience_s
     while True:
@@ -25,7 +30,7 @@ def await_true(what: str, holds: Callable[[], bool], patience_s: float = PATIENC
             why = f" ({error})"
         if time.monotonic() > deadline:
             raise TimeoutError(f"{what}: not within {patience_s:.0f} s{why}")
-        time.sleep(0.1)
+        time.sleep(pause_s)
 
 
 class Daemon:

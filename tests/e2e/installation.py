@@ -2,9 +2,8 @@
 
 import json
 import sys
-import time
 import urllib.request
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -39,9 +38,15 @@ UNITS_A_GPU = 320
 
 
 class Installation:
-    def __init__(self, cluster: Cluster, overlay: str | Path = OVERLAY) -> None:
+    def __init__(
+        self,
+        cluster: Cluster,
+        overlay: str | Path = OVERLAY,
+        gpu_nodes: Sequence[Node] | None = None,
+    ) -> None:
         self.cluster = cluster
         self._overlay = overlay
+        self._gpu_nodes = cluster.nodes if gpu_nodes is None else gpu_nodes
 
     def install(self) -> None:
         for words in kubectl_commands(INSTALL_PAGE, "2. The manifests"):
@@ -53,11 +58,11 @@ class Installation:
         self.cluster.kubectl(*(str(self._overlay) if word == OVERLAY else word for word in words))
 
     def await_ready(self) -> None:
-        """Until pods with a share of a GPU can start on every node."""
+        """Until pods with a share of a GPU can start on every node that has GPUs."""
         for kind, name in WORKLOADS:
-            await_true(f"{name} is rolled out", lambda each=(kind, name): self._is_out(*each))  # type: ignore[misc]
+            await_true(f"{name} is rolled out", lambda each=(kind, name): self.is_rolled_out(*each))  # type: ignore[misc]
         await_true("someone leads", self._is_led)
-        for node in self.cluster.nodes:
+        for node in self._gpu_nodes:
             await_true(
                 f"{node.name} advertises its GPUs",
                 lambda node=node: self.allocatable(node) == GPUS_A_NODE * UNITS_A_GPU,  # type: ignore[misc]
@@ -67,7 +72,7 @@ class Installation:
         found = self.cluster.api.find("node", node.name)
         return int(found["status"]["allocatable"].get(resource, 0)) if found else 0
 
-    def _is_out(self, kind: str, name: str) -> bool:
+    def is_rolled_out(self, kind: str, name: str) -> bool:
         """What `kubectl rollout status` waits for."""
         found = self.cluster.api.find(kind, name, NAMESPACE)
         if found is None:
@@ -88,10 +93,13 @@ class Installation:
         delete, *_ = kubectl_commands(INSTALL_PAGE, "Removing it")
         self._kubectl(delete)
 
-    def clean_nodes(self) -> None:
-        """After uninstalling, by whatever road: what the agents have put on the nodes."""
-        _, *clean = kubectl_commands(INSTALL_PAGE, "Removing it")
-        for words in clean:
+    def clean_nodes(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """After uninstalling, by whatever road: what the agents have put on the nodes. `meanwhile`
+        is done once cleaning has begun, before it is waited for."""
+        _, begin, *rest = kubectl_commands(INSTALL_PAGE, "Removing it")
+        self._kubectl(begin)
+        meanwhile()
+        for words in rest:
             self._kubectl(words)
 
     def pods(self, component: str) -> list[dict[str, Any]]:
@@ -131,10 +139,13 @@ class Installation:
 
     def processes(self, pod: str) -> list[dict[str, Any]]:
         """Those of a pod that have a GPU, as the simulator knows them."""
+        return self._processes(pod, self.simulated(self.cluster.node_of(pod)))
+
+    def _processes(self, pod: str, status: dict[str, Any]) -> list[dict[str, Any]]:
         node, uid = self.cluster.node_of(pod), self.cluster.api.pod(pod)["metadata"]["uid"]
         return [
             process
-            for process in self.simulated(node)["processes"]
+            for process in status["processes"]
             if uid in node.machine.run("cat", f"/proc/{process['host_pid']}/cgroup", check=False)
         ]
 
@@ -164,24 +175,19 @@ class Installation:
             if sample.name == name and labels.items() <= sample.labels.items()
         ]
 
-    def busy_shares(self, *pods: str, seconds: float) -> list[float]:
-        """Percent of time in which a GPU worked for each of these pods."""
-        node = self.cluster.node_of(pods[0])
-        pids = [{each["host_pid"] for each in self.processes(pod)} for pod in pods]
-        before = self.simulated(node)
-        time.sleep(seconds)
-        after = self.simulated(node)
-        passed_ns = after["devices"][0]["time_ns"] - before["devices"][0]["time_ns"]
-        earlier, later = _busy_ns(before), _busy_ns(after)
-        return [100.0 * sum(later[pid] - earlier[pid] for pid in each) / passed_ns for each in pids]
+    def busy_ns(self, *pods: str) -> tuple[int, list[int]]:
+        """The clock of the GPUs of one node, and how long they have worked for each of these pods
+        by then."""
+        status = self.simulated(self.cluster.node_of(pods[0]))
+        return status["devices"][0]["time_ns"], [
+            sum(
+                usage["busy_ns"]
+                for process in self._processes(pod, status)
+                for usage in process["usages"]
+            )
+            for pod in pods
+        ]
 
 
 def _restarts(pod: dict[str, Any]) -> int:
     return sum(each["restartCount"] for each in pod["status"].get("containerStatuses", ()))
-
-
-def _busy_ns(status: dict[str, Any]) -> dict[int, int]:
-    return {
-        process["host_pid"]: sum(usage["busy_ns"] for usage in process["usages"])
-        for process in status["processes"]
-    }

@@ -11,12 +11,13 @@ __all__ = ["INSTALL_PAGE", "kubectl_commands"]
 INSTALL_PAGE = CHECKOUT / "docs/install.md"
 
 
-def kubectl_commands(page: Path, heading: str) -> list[list[str]]:
-    """Arguments of each kubectl in the first console block of a chapter."""
+def kubectl_commands(page: Path, heading: str, block: int = 0) -> list[list[str]]:
+    """Arguments of each kubectl in a console block of a chapter."""
     chapters = re.split(r"^#+ ", page.read_text(), flags=re.MULTILINE)
     [chapter] = [each for each in chapters if each.startswith(f"{heading}\n")]
-    block = re.search(r"^```console\n(.+?)^```$", chapter, re.MULTILINE | re.DOTALL)
-    assert block, f"{page}: {heading} has no console block"
-    lines = [line.removeprefix("$ ") for line in block[1].splitlines() if line.startswith("$ ")]
+    blocks = re.findall(r"^```console\n(.+?)^```$", chapter, re.MULTILINE | re.DOTALL)
+    lines = [
+        line.removeprefix("$ ") for line in blocks[block].splitlines() if line.startswith("$ ")
+    ]
     typed = [shlex.split(line, comments=True) for line in lines]
     return [words[1:] for words in typed if words[0] == "kubectl"]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import yaml
 
+from tests.e2e import nvidia_runtime
 from tests.e2e.binaries import binaries
 from tests.e2e.certificates import Authority
 from tests.e2e.controlplane import ADDRESS, CLUSTER_DOMAIN, SERVER
@@ -119,6 +120,13 @@ runtime_type = "io.containerd.runc.v2"
 
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
 BinaryName = "/usr/sbin/runc"
+SystemdCgroup = false
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia]
+runtime_type = "io.containerd.runc.v2"
+
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.nvidia.options]
+BinaryName = "{Path(nvidia_runtime.__file__)}"
 SystemdCgroup = false
 """
 

@@ -96,13 +96,17 @@ class PaperCluster:
     def start_scheduler(self, extender_port: int) -> None:
         config = self._folder / "scheduler.json"
         config.write_text(json.dumps(_scheduler_config(self.admin, extender_port)))
-        scheduler = Daemon(
+        self.scheduler = Daemon(
             "kube-scheduler",
             [self._scheduler, f"--config={config}", "--secure-port=0"],
             self._folder,
         )
-        self._daemons.append(scheduler)
-        scheduler.start()
+        self.scheduler.start()
+
+    def empty(self) -> None:
+        """For the next test, without the scheduler of the last one."""
+        self.scheduler.stop()
+        self.client.delete(pods_path("default"), grace_s=0)
 
     def stop(self) -> None:
         for daemon in reversed(self._daemons):
@@ -120,7 +124,7 @@ class PaperCluster:
         return self.client.get(pod_path("default", name), Pod)
 
     def await_bound(self, name: str) -> Pod:
-        await_true(f"{name} is bound", lambda: bool(self.pod(name).spec.node_name))
+        await_true(f"{name} is bound", lambda: bool(self.pod(name).spec.node_name), pause_s=0.01)
         return self.pod(name)
 
     def message(self, name: str) -> str:
@@ -170,9 +174,9 @@ def _scheduler_config(admin: Path, extender_port: int) -> dict[str, Any]:
     }
 
 
-@pytest.fixture
-def paper(tmp_path: Path) -> Iterator[PaperCluster]:
-    started = PaperCluster(tmp_path)
+@pytest.fixture(scope="module")
+def paper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PaperCluster]:
+    started = PaperCluster(tmp_path_factory.mktemp("paper"))
     try:
         started.start()
         yield started
@@ -193,6 +197,7 @@ def extender(paper: PaperCluster) -> Iterator[Extender]:
     finally:
         started.stop()
         client.close()
+        paper.empty()
 
 
 def test_two_hundred_decisions_are_those_of_placement(paper, extender):

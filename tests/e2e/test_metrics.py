@@ -12,8 +12,10 @@ import yaml
 
 from tests.e2e.daemons import Daemon, await_true
 from tests.e2e.installation import Installation
+from tests.e2e.places import CHECKOUT
 from tests.e2e.workloads import Workloads, pod
 
+MONITORS = CHECKOUT / "deploy/components/monitoring/monitors.yaml"
 ADDRESS = "127.0.0.1:9090"
 GIB = 1 << 30
 
@@ -31,6 +33,35 @@ def value_of(query: str) -> float | None:
     return float(result[0]["value"][1]) if len(result) == 1 else None
 
 
+def scraping(installed: Installation) -> dict[str, Any]:
+    """What the Prometheus operator would make of our monitors, for this cluster's pods."""
+    jobs = []
+    for monitor in yaml.safe_load_all(MONITORS.read_text()):
+        endpoints = "podMetricsEndpoints" if monitor["kind"] == "PodMonitor" else "endpoints"
+        component = monitor["spec"]["selector"]["matchLabels"]["app.kubernetes.io/component"]
+        [endpoint] = monitor["spec"][endpoints]
+        targets = [
+            f"{each['status']['podIP']}:{port['containerPort']}"
+            for each in installed.pods(component)
+            for port in each["spec"]["containers"][0]["ports"]
+            if port["name"] == endpoint["port"]
+        ]
+        jobs.append(
+            {
+                "job_name": component,
+                "scheme": endpoint.get("scheme", "http"),
+                "tls_config": {
+                    "insecure_skip_verify": endpoint.get("tlsConfig")
+                    == {"insecureSkipVerify": True}
+                },
+                "honor_labels": endpoint["honorLabels"],
+                "scrape_interval": "1s",
+                "static_configs": [{"targets": targets}],
+            }
+        )
+    return {"scrape_configs": jobs}
+
+
 def test_prometheus_scrapes_agents_and_extenders(
     installed: Installation, workloads: Workloads, tmp_path: Path
 ) -> None:
@@ -38,16 +69,8 @@ def test_prometheus_scrapes_agents_and_extenders(
     assert program is not None, "the preflight asks for it"
     workloads.start(pod("measured", "see", "fill", "wait", memory="1Gi", compute=10))
     taken_mib = workloads.await_line("measured", "fill")["taken_mib"]
-    targets = {
-        component: [f"{each['status']['podIP']}:{port}" for each in installed.pods(component)]
-        for component, port in (("agent", 9410), ("extender", 9420))
-    }
-    jobs = [
-        {"job_name": name, "scrape_interval": "1s", "static_configs": [{"targets": addresses}]}
-        for name, addresses in targets.items()
-    ]
     config = tmp_path / "prometheus.yaml"
-    config.write_text(yaml.safe_dump({"scrape_configs": jobs}))
+    config.write_text(yaml.safe_dump(scraping(installed)))
     prometheus = Daemon(
         "prometheus",
         [
@@ -58,7 +81,7 @@ def test_prometheus_scrapes_agents_and_extenders(
     )
     prometheus.start()
     try:
-        expected = sum(map(len, targets.values()))
+        expected = len(installed.pods("agent")) + len(installed.pods("extender"))
 
         def all_up() -> bool:
             try:

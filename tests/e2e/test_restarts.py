@@ -1,17 +1,21 @@
 """Whatever restarts: running pods keep their limits, nothing is over-booked, new pods start."""
 
+import json
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 
 from tests.e2e.daemons import await_true
 from tests.e2e.installation import NAMESPACE, UNITS_A_GPU, Installation
-from tests.e2e.workloads import Workloads, pod
+from tests.e2e.workloads import Workloads, deployment, pod
 
-GIB = 1 << 30
-GIB_IN_MIB = 1024
+OUT_OF_MEMORY = 2
+GPUS = 4
+RESIDENT_MIB, GUEST_MIB = 70 * 1024, 10 * 1024
+RESIDENT: dict[str, Any] = {"memory": f"{RESIDENT_MIB}Mi", "compute": 70}
+GUEST: dict[str, Any] = {"memory": f"{GUEST_MIB}Mi", "compute": 30}
 
 
 def _kill_agents(installed: Installation) -> None:
@@ -31,16 +35,22 @@ def _restart_containerd(installed: Installation) -> None:
 
 
 def _kill_leader(installed: Installation) -> None:
-    for each in installed.pods("extender"):
-        if each["metadata"]["labels"].get("aliquot.dev/leader") == "true":
-            node = installed.cluster.node(each["spec"]["nodeName"])
-            installed.kill_container(node, each["metadata"]["name"])
+    [leader] = [
+        each
+        for each in installed.pods("extender")
+        if each["metadata"]["labels"].get("aliquot.dev/leader") == "true"
+    ]
+    node = installed.cluster.node(leader["spec"]["nodeName"])
+    installed.kill_container(node, leader["metadata"]["name"])
 
 
 def _replace_extenders(installed: Installation) -> None:
-    installed.cluster.kubectl(
-        "rollout", "restart", "deployment/aliquot-extender", f"--namespace={NAMESPACE}"
-    )
+    """While they come and go, somebody answers for every pod that is made."""
+    cluster, extender = installed.cluster, ("deployment", "aliquot-extender")
+    cluster.kubectl("rollout", "restart", "/".join(extender), f"--namespace={NAMESPACE}")
+    tried = json.dumps(pod("tried", "wait", **GUEST))
+    while not installed.is_rolled_out(*extender):
+        cluster.kubectl("create", "--dry-run=server", "-f", "-", text=tried)
 
 
 def _update_agents(installed: Installation) -> None:
@@ -67,8 +77,9 @@ RESTARTS: list[Callable[[Installation], None]] = [
 
 
 @pytest.fixture(scope="module")
-def survivor(installed: Installation) -> Iterator[int]:
-    """A program that works through all of it; its process."""
+def residents(installed: Installation) -> Iterator[list[str]]:
+    """One on each GPU through all restarts; beside each is room for exactly one guest. The first
+    is at work."""
     installed.await_ready()
     workloads = Workloads(installed.cluster)
     names = [f"resident-{number}" for number in range(GPUS)]
@@ -89,102 +100,65 @@ def survivor(installed: Installation) -> Iterator[int]:
 def test_running_pods_keep_their_limits_and_new_ones_start(
     installed: Installation,
     workloads: Workloads,
-    survivor: int,
+    residents: list[str],
     restart: Callable[[Installation], None],
 ) -> None:
-    # Some start while it happens. A kubelet that cannot reach the agent at that moment refuses the
-    # pod for good; a Deployment brings another one.
     name = restart.__name__.strip("_").replace("_", "-")
     cluster = installed.cluster
-    cluster.apply(_deployment(name, memory="2Gi", compute=10, replicas=2))
+    worker = Observed(installed, residents[0])
+    # Some start while it happens. A kubelet that cannot reach the agent at that moment refuses the
+    # pod for good; a Deployment brings another one.
+    cluster.apply(deployment(name, "see", "wait", replicas=2, **GUEST))
     try:
+        await_true("one is on its way", lambda: _is_on_its_way(installed, name))
         restart(installed)
-        during = [each["metadata"]["name"] for each in _running(installed, name, 2)]
-        for each in during:
-            (seen,) = workloads.await_line(each, "see")
-            assert seen["total_mib"] == 2 * GIB_IN_MIB
+        guests = workloads.await_replicas(name, 2)
         installed.await_ready()
 
-        assert workloads.phase("survivor") == "Running"
-        [process] = installed.processes("survivor")
-        assert process["host_pid"] == survivor
-        assert 0.5 * GIB < process["usages"][0]["used_bytes"] <= GIB
-        workloads.start(pod(f"after-{name}", "see", "wait", memory="1Gi", compute=10))
-        (seen,) = workloads.await_line(f"after-{name}", "see")
-        assert seen["total_mib"] == GIB_IN_MIB
-        _nothing_is_over_booked(workloads, "survivor", f"after-{name}", *during)
+        later = [f"{name}-later-{number}" for number in range(GPUS - len(guests))]
+        workloads.start(*(pod(each, "see", "wait", **GUEST) for each in later))
+        for guest in (*guests, *later):
+            (seen,) = workloads.await_line(guest, "see")
+            assert seen["total_mib"] == GUEST_MIB
+        booked = workloads.booked(*residents, *guests, *later)
+        assert list(booked.values()) == [(UNITS_A_GPU, 100)] * GPUS, "every GPU is just full"
+        workloads.start(pod(f"{name}-too-much", "wait", memory="256Mi", compute=1))
+        workloads.await_description(f"{name}-too-much", "FailedScheduling")
+        assert workloads.phase(f"{name}-too-much") == "Pending"
+
+        worker.assert_undisturbed()
+        for resident in residents:
+            status = cluster.api.pod(resident)["status"]
+            assert status["phase"] == "Running"
+            assert status["containerStatuses"][0]["restartCount"] == 0
+        beyond = ("client", "see", f"take={RESIDENT_MIB + 1}")
+        said = cluster.kubectl("exec", residents[0], "--", *beyond).splitlines()
+        assert json.loads(said[0])["see"][0]["total_mib"] == RESIDENT_MIB
+        assert json.loads(said[1])["take"] == OUT_OF_MEMORY
     finally:
         cluster.kubectl("delete", "deployment", name, "--wait=false")
 
 
-def test_a_node_that_reboots_comes_back(installed: Installation, workloads: Workloads) -> None:
-    """A kubelet that boots refuses the pods it had, before any device plugin can register; their
-    Deployment replaces them, and what they held must be free again."""
-    cluster = installed.cluster
-    cluster.apply(_deployment("rebooted", memory="70Gi", compute=80, replicas=4))
-    try:
-        before = _running(installed, "rebooted", 4)
-        node = cluster.node(before[0]["spec"]["nodeName"])
+class Observed:
+    """A pod whose only process works: it shall go on, and get no more than its share meanwhile."""
 
-        node.crash()
-        node.boot()
-        node.join()
-        lost = {
-            each["metadata"]["name"] for each in before if each["spec"]["nodeName"] == node.name
-        }
-        again = [
-            each["metadata"]["name"] for each in _running(installed, "rebooted", 4, without=lost)
-        ]
-        installed.await_ready()
-        for name in again:
-            (seen,) = workloads.await_line(name, "see")
-            assert seen["total_mib"] == 70 * GIB_IN_MIB
-        _nothing_is_over_booked(workloads, *again)
-    finally:
-        cluster.kubectl("delete", "deployment", "rebooted", "--wait=true", "--cascade=foreground")
+    def __init__(self, installed: Installation, name: str) -> None:
+        self._installed, self._name = installed, name
+        self._pid, self._busy = self._look()
+
+    def _look(self) -> tuple[int, tuple[int, list[int]]]:
+        [process] = self._installed.processes(self._name)
+        return process["host_pid"], self._installed.busy_ns(self._name)
+
+    def assert_undisturbed(self) -> None:
+        pid, (now_ns, [busy_ns]) = self._look()
+        then_ns, [busy_then_ns] = self._busy
+        assert pid == self._pid
+        percent = 100 * (busy_ns - busy_then_ns) / (now_ns - then_ns)
+        assert 0 < percent < RESIDENT["compute"] + 1
 
 
-def _deployment(name: str, memory: str, compute: int, replicas: int) -> dict[str, Any]:
-    template = pod(name, "see", "wait", memory=memory, compute=compute, restartPolicy="Always")
-    labels = {"app": name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "default"},
-        "spec": {
-            "replicas": replicas,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
-        },
-    }
-
-
-def _running(
-    installed: Installation, app: str, wanted: int, without: Collection[str] = ()
-) -> list[dict[str, Any]]:
-    """The pods of a Deployment, when as many as wanted are ready, and no other ones."""
-    found: list[dict[str, Any]] = []
-
-    def ready() -> bool:
-        found[:] = [
-            each
-            for each in installed.cluster.api.every("pod", f"app={app}")
-            if "deletionTimestamp" not in each["metadata"]
-            and each["metadata"]["name"] not in without
-            and each["status"]["phase"] == "Running"
-            and all(status["ready"] for status in each["status"]["containerStatuses"])
-        ]
-        return len(found) == wanted
-
-    await_true(f"{wanted} pods of {app} run", ready)
-    return found
-
-
-def _nothing_is_over_booked(workloads: Workloads, *pods: str) -> None:
-    booked: dict[str, list[int]] = {}
-    for name in pods:
-        for gpu, units, percent in workloads.slices(name):
-            total = booked.setdefault(gpu, [0, 0])
-            total[0] += units
-            total[1] += percent
-    assert all(units <= UNITS_A_GPU and percent <= 100 for units, percent in booked.values())
+def _is_on_its_way(installed: Installation, app: str) -> bool:
+    return any(
+        each["spec"].get("nodeName") for each in installed.cluster.api.every("pod", f"app={app}")
+    )

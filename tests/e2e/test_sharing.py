@@ -11,6 +11,7 @@ from aliquot.protocol import names
 from tests.e2e.daemons import await_true
 from tests.e2e.installation import GPUS_A_NODE, Installation
 from tests.e2e.places import CHECKOUT
+from tests.e2e.shares import assert_shares
 from tests.e2e.workloads import Workloads, pod
 
 GIB_IN_MIB = 1024
@@ -39,21 +40,7 @@ def test_two_pods_share_one_gpu(installed: Installation, workloads: Workloads) -
     assert first[1:] == (GIB_IN_UNITS, 30)
     assert second[1:] == (2 * GIB_IN_UNITS, 60)
 
-    # The simulator's own account of GPU time: exact, however busy this machine is. A share is
-    # reached only by a program that this machine lets run, so one good look is enough; passing it
-    # would be wrong at any moment.
-    shares: list[float] = []
-
-    def split_as_asked() -> bool:
-        shares[:] = installed.busy_shares("a", "b", seconds=5)
-        assert shares[0] < 31
-        assert shares[1] < 61
-        return shares[0] > 29 and shares[1] > 59
-
-    try:
-        await_true("compute is split 30 to 60", split_as_asked)
-    except TimeoutError:
-        pytest.fail(f"the last look showed {shares}")
+    assert_shares(installed, {"a": 30, "b": 60})
 
 
 def test_a_pod_waits_with_its_reason_and_starts_when_there_is_room(
@@ -111,7 +98,12 @@ def test_whole_gpus_stand_beside_fractions(workloads: Workloads) -> None:
     assert seen["total_mib"] == 80 * GIB_IN_MIB
     (part,) = workloads.await_line("part", "see")
     assert part["total_mib"] == 4 * GIB_IN_MIB
-    assert workloads.slices("whole")[0][0] != workloads.slices("part")[0][0]
+    [(gpu, _, _)] = workloads.slices("whole")
+    assert gpu != workloads.slices("part")[0][0]
+    only_there = {"gpu-uuid": gpu}
+    workloads.start(pod("squeezed", "wait", memory="256Mi", compute=1, annotations=only_there))
+    workloads.await_description("squeezed", "FailedScheduling")
+    assert workloads.phase("squeezed") == "Pending"
 
 
 def test_a_pod_on_two_gpus(workloads: Workloads) -> None:
@@ -169,8 +161,12 @@ def test_a_second_apply_of_a_pod_with_a_quantity_changes_nothing(workloads: Work
     same = pod("same", "wait", memory="1Gi", compute=10)
     workloads.start(same)
     workloads.await_phase("same")
+    before = workloads.cluster.api.pod("same")
     answer = workloads.start(same)
     assert "unchanged" in answer or "configured" in answer, answer
+    after = workloads.cluster.api.pod("same")
+    assert after["metadata"]["uid"] == before["metadata"]["uid"]
+    assert after["spec"] == before["spec"]
 
 
 def test_a_quota_counts_both_resources(installed: Installation, workloads: Workloads) -> None:

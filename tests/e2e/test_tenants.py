@@ -5,6 +5,7 @@ import sys
 
 from tests.e2e.daemons import await_true
 from tests.e2e.installation import GPUS_A_NODE, UNITS_A_GPU, Installation
+from tests.e2e.shares import assert_shares
 from tests.e2e.workloads import Workloads, pod
 
 GIB_IN_MIB = 1024
@@ -14,6 +15,9 @@ def test_a_broken_gpu_is_taken_out_and_comes_back(
     installed: Installation, workloads: Workloads
 ) -> None:
     node = installed.cluster.nodes[0]
+    broken = {"gpu-uuid": installed.simulated(node)["devices"][1]["uuid"]}
+    workloads.start(pod("there", "see", "wait", memory="1Gi", compute=10, annotations=broken))
+    workloads.await_line("there", "see")
     installed.fault(node, 1, "xid=79")
     try:
         await_true(
@@ -31,26 +35,26 @@ def test_a_broken_gpu_is_taken_out_and_comes_back(
                 and sorted(installed.metric("agent", "aliquot_gpu_usable")) == [0, 1, 1, 1]
             ),
         )
+        assert workloads.phase("there") == "Running", "whoever is on it is left alone"
+        workloads.start(pod("late", "see", "wait", memory="1Gi", compute=10, annotations=broken))
+        workloads.await_description("late", "FailedScheduling")
+        assert workloads.phase("late") == "Pending"
     finally:
         installed.fault(node, 1, "clear")
     await_true("it is back", lambda: installed.allocatable(node) == GPUS_A_NODE * UNITS_A_GPU)
+    workloads.await_line("late", "see")
 
 
 def test_a_running_pod_grows_and_shrinks(installed: Installation, workloads: Workloads) -> None:
-    watching = "while :; do client see; sleep 1; done"
-    resized = pod("resized", memory="2Gi", compute=20)
-    resized["spec"]["containers"][0] |= {"command": ["sh", "-c", watching]}
+    """In two processes that know nothing of it: one watches its memory, one works."""
+    resized = pod("resized", memory="2Gi", compute=20, annotations={"compute-policy": "fixed"})
+    both = "client watch & exec client burn"
+    resized["spec"]["containers"][0] |= {"command": ["sh", "-c", both]}
     workloads.start(resized)
-    workloads.await_line("resized", "see")
+    workloads.await_line("resized", "burning")
+    started = {each["host_pid"] for each in installed.processes("resized")}
     for gib, percent in ((6, 50), (1, 10)):
-        subprocess.run(
-            [
-                *(sys.executable, "-m", "aliquot.cli", "resize", "pod/resized"),
-                *(f"--memory={gib}Gi", f"--compute={percent}", "--timeout=600"),
-                f"--kubeconfig={installed.cluster.control_plane.admin}",
-            ],
-            check=True,
-        )
+        assert not resize(installed, f"--memory={gib}Gi", f"--compute={percent}").returncode
         await_true(
             f"it sees {gib} GiB",
             lambda gib=gib: (
@@ -58,6 +62,21 @@ def test_a_running_pod_grows_and_shrinks(installed: Installation, workloads: Wor
                 == gib * GIB_IN_MIB
             ),
         )
+        assert_shares(installed, {"resized": percent})
+    assert {each["host_pid"] for each in installed.processes("resized")} == started
+
+    refused = resize(installed, "--memory=81Gi", "--compute=10")
+    assert refused.returncode
+    assert "79" in refused.stderr + refused.stdout, "what could be added is named"
+    assert workloads.await_line("resized", "see")[0]["total_mib"] == GIB_IN_MIB
+
+
+def resize(installed: Installation, *words: str) -> "subprocess.CompletedProcess[str]":
+    admin = installed.cluster.control_plane.admin
+    command = [sys.executable, "-m", "aliquot.cli", "resize", "pod/resized", "--timeout=600"]
+    return subprocess.run(
+        [*command, f"--kubeconfig={admin}", *words], check=False, capture_output=True, text=True
+    )
 
 
 def test_a_pod_with_priority_takes_the_place_of_another(
@@ -72,15 +91,17 @@ def test_a_pod_with_priority_takes_the_place_of_another(
             "value": 1000,
         }
     )
-    gpus = GPUS_A_NODE * len(cluster.nodes)
-    low = [pod(f"low-{n}", "wait", memory="60Gi", compute=50) for n in range(gpus)]
-    workloads.start(*low)
-    for each in low:
-        workloads.await_phase(each["metadata"]["name"])
-    workloads.start(
-        pod("high", "see", "wait", memory="60Gi", compute=50, priorityClassName="urgent")
-    )
-    workloads.await_phase("high")
-    running = [each for each in low if workloads.phase(each["metadata"]["name"]) == "Running"]
-    assert len(running) == gpus - 1, "one had to go, and one is enough"
-    cluster.kubectl("delete", "priorityclass", "urgent")
+    try:
+        gpus = GPUS_A_NODE * len(cluster.nodes)
+        low = [pod(f"low-{n}", "wait", memory="60Gi", compute=50) for n in range(gpus)]
+        workloads.start(*low)
+        for each in low:
+            workloads.await_phase(each["metadata"]["name"])
+        workloads.start(
+            pod("high", "see", "wait", memory="60Gi", compute=50, priorityClassName="urgent")
+        )
+        workloads.await_phase("high")
+        running = [each for each in low if workloads.phase(each["metadata"]["name"]) == "Running"]
+        assert len(running) == gpus - 1, "one had to go, and one is enough"
+    finally:
+        cluster.kubectl("delete", "priorityclass", "urgent")

@@ -1,22 +1,23 @@
-"""Other ways to install, after the first is gone: Helm with evictions, and CDI."""
+"""Other ways to install, after the first is gone: Helm with evictions, CDI, NVIDIA's runtime."""
 
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
 
 from deploy import chart
-from simgpu.node import DRIVER_VERSION
-from tests.e2e.archives import read_file
 from tests.e2e.binaries import binaries
 from tests.e2e.cluster import Cluster
+from tests.e2e.hardware import STATE, equip, unequip
 from tests.e2e.images import PRODUCT_IMAGE
 from tests.e2e.installation import NAMESPACE, Installation
+from tests.e2e.instructions import INSTALL_PAGE, kubectl_commands
 from tests.e2e.node import Node
 from tests.e2e.places import CHECKOUT
 from tests.e2e.test_hostile import BEYOND_CAP, OWN_LOADER, hostile_pod
@@ -24,8 +25,7 @@ from tests.e2e.workloads import Workloads, pod
 
 GIB_IN_MIB = 1024
 OUT_OF_MEMORY = 2
-DRIVER_FOLDER = "/run/nvidia/driver/usr/lib/x86_64-linux-gnu"
-SIMULATED = "/run/simulated-hardware"
+HARDWARE_VOLUME = {"name": "hardware", "hostPath": {"path": str(STATE.parent)}}
 
 
 def helm(cluster: Cluster, *words: str) -> None:
@@ -47,7 +47,9 @@ def bare(cluster: Cluster) -> Cluster:
 @pytest.fixture
 def helm_installed(bare: Cluster) -> Iterator[Installation]:
     cluster = bare
-    settings = ("--set=gpus=simulated", "--set=evict=true", "--create-namespace")
+    settings = ("--set=gpus=simulated", "--set=evict=true")
+    for words in kubectl_commands(INSTALL_PAGE, "2. The manifests", block=1):
+        cluster.kubectl(*words)
     helm(cluster, "install", "aliquot", str(chart.CHART), *settings)
     installation = Installation(cluster)
     installation.await_ready()
@@ -64,75 +66,94 @@ def test_helm_installs_and_a_pod_beyond_its_cap_is_evicted(helm_installed: Insta
         assert workloads.await_line("honest", "fill")["refused_with"] == OUT_OF_MEMORY
         workloads.start(hostile_pod(OWN_LOADER + f"{BEYOND_CAP} wait"))
         workloads.await_phase("hostile", "")
+        assert "evicted by aliquot" in helm_installed.cluster.kubectl("get", "events")
         assert workloads.phase("honest") == "Running"
     finally:
         workloads.end()
 
 
-def equip(node: Node, product: Path, folder: Path) -> None:
-    """Gives a machine what NVIDIA's driver would: device nodes, and libraries of its version."""
-    run = node.machine.run
-    run("mkdir", "-p", DRIVER_FOLDER)
-    for name in ("libcuda.so", "libnvidia-ml.so"):
-        library = folder / name
-        library.write_bytes(read_file(product, f"simgpu/lib/{name}.1")[1])
-        run("install", library, f"{DRIVER_FOLDER}/{name}.{DRIVER_VERSION}")
-        run("ln", "-sf", f"{name}.{DRIVER_VERSION}", f"{DRIVER_FOLDER}/{name}.1")
-    simulate = ("sim", "host", "--gpus=2xA100-80G", f"--name={node.name}")
-    places = (f"--state={SIMULATED}/node", f"--libraries={folder / 'unused'}")
-    run("env", f"PYTHONPATH={CHECKOUT}", sys.executable, "-m", "aliquot.cli", *simulate, *places)
-    for name, minor in (("nvidia0", 0), ("nvidia1", 1), ("nvidiactl", 255)):
-        run("mknod", "-m", "666", f"/dev/{name}", "c", "195", str(minor))
+@contextmanager
+def equipped(cluster: Cluster, nodes: Sequence[Node], folder: Path) -> Iterator[None]:
+    """Machines with GPUs of their own, instead of simulated ones that come with the overlay."""
+    for node in nodes:
+        equip(node, cluster.images()[PRODUCT_IMAGE], folder)
+    yield
+    for node in nodes:
+        unequip(node)
 
 
-def unequip(node: Node) -> None:
-    devices = ("/dev/nvidia0", "/dev/nvidia1", "/dev/nvidiactl")
-    node.machine.run("rm", "-rf", SIMULATED, "/run/nvidia", *devices)
+@contextmanager
+def installed_with(
+    cluster: Cluster, overlay: str | Path, nodes: Sequence[Node]
+) -> Iterator[Installation]:
+    installation = Installation(cluster, overlay, nodes)
+    installation.install()
+    yield installation
+    installation.uninstall()
+    installation.clean_nodes()
 
 
 @pytest.fixture
 def cdi_installed(bare: Cluster, tmp_path: Path) -> Iterator[Installation]:
-    """The cdi overlay as it is; only the state of the simulated hardware is put beside it."""
-    cluster = bare
-    for node in cluster.nodes:
-        equip(node, cluster.images()[PRODUCT_IMAGE], tmp_path)
+    """The cdi overlay as it is; only the state of the simulated hardware is put beside it. One of
+    the two nodes has no GPUs."""
     container = "/spec/template/spec/containers/0"
     additions = {
-        f"{container}/env/-": {"name": "ALIQUOT_SIM_STATE", "value": f"{SIMULATED}/node"},
-        f"{container}/volumeMounts/-": {"name": "hardware", "mountPath": SIMULATED},
-        "/spec/template/spec/volumes/-": {"name": "hardware", "hostPath": {"path": SIMULATED}},
+        f"{container}/env/-": {"name": "ALIQUOT_SIM_STATE", "value": str(STATE)},
+        f"{container}/volumeMounts/-": {"name": "hardware", "mountPath": str(STATE.parent)},
+        "/spec/template/spec/volumes/-": HARDWARE_VOLUME,
     }
     patch = [{"op": "add", "path": path, "value": value} for path, value in additions.items()]
     above = {
         "resources": [os.path.relpath(CHECKOUT / "deploy/overlays/cdi", tmp_path.resolve())],
         "patches": [
-            {
-                "target": {"kind": "DaemonSet", "name": "aliquot-agent"},
-                "patch": json.dumps(patch),
-            }
+            {"target": {"kind": "DaemonSet", "name": "aliquot-agent"}, "patch": json.dumps(patch)}
         ],
     }
     (tmp_path / "kustomization.yaml").write_text(yaml.safe_dump(above))
-    installation = Installation(cluster, tmp_path)
-    installation.install()
-    yield installation
-    installation.uninstall()
-    installation.clean_nodes()
-    for node in cluster.nodes:
+    nodes = bare.nodes[:1]
+    with equipped(bare, nodes, tmp_path), installed_with(bare, tmp_path, nodes) as installation:
+        yield installation
+    for node in bare.nodes:
         assert "aliquot" not in node.machine.run("ls", "/run/cdi")
-        unequip(node)
 
 
 def test_a_runtime_that_knows_cdi_gives_a_pod_its_gpu(cdi_installed: Installation) -> None:
-    workloads = Workloads(cdi_installed.cluster)
-    sharing = pod("sharing", memory="2Gi", compute=20)
-    shows = """echo "{\\"nodes\\": \\"$(echo /dev/nvidia*)\\"}"; exec client see fill wait"""
-    sharing["spec"]["volumes"] = [{"name": "hardware", "hostPath": {"path": SIMULATED}}]
+    sharing = sharing_pod()
+    sharing["spec"]["volumes"] = [HARDWARE_VOLUME]
     sharing["spec"]["containers"][0] |= {
-        "command": ["sh", "-c", shows],
-        "env": [{"name": "ALIQUOT_SIM_STATE", "value": "/hardware/node"}],
-        "volumeMounts": [{"name": "hardware", "mountPath": "/hardware"}],
+        "env": [{"name": "ALIQUOT_SIM_STATE", "value": str(STATE)}],
+        "volumeMounts": [{"name": "hardware", "mountPath": str(STATE.parent)}],
     }
+    assert_it_has_its_slice(cdi_installed, sharing)
+    without_gpus = cdi_installed.cluster.nodes[1]
+    assert cdi_installed.allocatable(without_gpus) == 0
+
+
+@pytest.fixture
+def runtime_installed(bare: Cluster, tmp_path: Path) -> Iterator[Installation]:
+    cluster_wide = ("-f", "deploy/runtime-class.yaml")
+    bare.kubectl("apply", *cluster_wide)
+    overlay, nodes = "deploy/overlays/nvidia-runtime", bare.nodes
+    with equipped(bare, nodes, tmp_path), installed_with(bare, overlay, nodes) as installation:
+        yield installation
+    bare.kubectl("delete", *cluster_wide)
+
+
+def test_nvidias_runtime_gives_a_pod_its_gpu(runtime_installed: Installation) -> None:
+    """To a pod that names no runtime class: it asks for a share of a GPU, and that is enough."""
+    assert_it_has_its_slice(runtime_installed, sharing_pod())
+
+
+def sharing_pod() -> dict[str, Any]:
+    made = pod("sharing", memory="2Gi", compute=20)
+    shows = """echo "{\\"nodes\\": \\"$(echo /dev/nvidia*)\\"}"; exec client see fill wait"""
+    made["spec"]["containers"][0]["command"] = ["sh", "-c", shows]
+    return made
+
+
+def assert_it_has_its_slice(installed: Installation, sharing: dict[str, Any]) -> None:
+    workloads = Workloads(installed.cluster)
     try:
         workloads.start(sharing)
         (seen,) = workloads.await_line("sharing", "see")

@@ -1,7 +1,7 @@
 """Pods that tests start, and what they are waited for."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,7 +10,7 @@ from tests.e2e.cluster import Cluster
 from tests.e2e.daemons import await_true
 from tests.e2e.images import CLIENT_IMAGE
 
-__all__ = ["Workloads", "pod"]
+__all__ = ["Workloads", "deployment", "pod"]
 
 PATIENCE_S = 600.0
 
@@ -49,6 +49,22 @@ def pod(
                 }
             ],
             **spec,
+        },
+    }
+
+
+def deployment(name: str, *actions: str, replicas: int, **asked: Any) -> dict[str, Any]:
+    """Of pods that `pod` would make, with the label `app`."""
+    template = pod(name, *actions, restartPolicy="Always", **asked)
+    labels = {"app": name}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": "default"},
+        "spec": {
+            "replicas": replicas,
+            "selector": {"matchLabels": labels},
+            "template": {"metadata": {"labels": labels}, "spec": template["spec"]},
         },
     }
 
@@ -107,7 +123,7 @@ class Workloads:
             raise TimeoutError(f"{error}\n{self.describe(name)}") from None
 
     def await_line(self, name: str, key: str, patience_s: float = PATIENCE_S) -> Any:
-        """What the pod's program printed under `key`."""
+        """The last that the pod's program printed under `key`."""
         found: list[Any] = []
 
         def printed() -> bool:
@@ -136,6 +152,33 @@ class Workloads:
             if text.startswith(f'{{"{key}"'):
                 return datetime.fromisoformat(time)
         raise AssertionError(f"{name} has printed {key}, and its log has no such line")
+
+    def await_replicas(self, app: str, wanted: int, without: Collection[str] = ()) -> list[str]:
+        """The pods of a Deployment, when as many as wanted are ready, and no other ones."""
+        found: list[str] = []
+
+        def ready() -> bool:
+            found[:] = [
+                each["metadata"]["name"]
+                for each in self.cluster.api.every("pod", f"app={app}")
+                if "deletionTimestamp" not in each["metadata"]
+                and each["metadata"]["name"] not in without
+                and each["status"]["phase"] == "Running"
+                and all(status["ready"] for status in each["status"]["containerStatuses"])
+            ]
+            return len(found) == wanted
+
+        await_true(f"{wanted} pods of {app} run", ready)
+        return found
+
+    def booked(self, *pods: str) -> dict[str, tuple[int, int]]:
+        """Memory units and percent that these pods have of each GPU."""
+        totals: dict[str, tuple[int, int]] = {}
+        for name in pods:
+            for gpu, units, percent in self.slices(name):
+                memory, compute = totals.get(gpu, (0, 0))
+                totals[gpu] = (memory + units, compute + percent)
+        return totals
 
     def slices(self, name: str, annotation: str = names.ACTUAL) -> list[tuple[str, int, int]]:
         """GPU, memory units and percent of each slice that the node has given."""
