@@ -32,6 +32,7 @@ from deviceplugin.booking.journal import Journal, JournalError
 from deviceplugin.booking.ledger import Allocation, Owner, allocation_name
 from deviceplugin.booking.overview import ContainerAllocation
 from deviceplugin.booking.promises import Promises
+from deviceplugin.booking.reconcile import held_throughout
 from deviceplugin.booking.resize import Resized
 from deviceplugin.booking.sharing import Sharing
 from deviceplugin.booking.sources import Held, Holder, PodView
@@ -243,12 +244,10 @@ class Allocator:
         """
         with self._lock:
             before = {each.name for each in self._books.ledger}
-        # Ids go from pod to pod. Only what the checkpoint has both before and after the list held
-        # while the list was made, and may be told from it whose it is.
         earlier = checkpoint()
         listed = ask(listing)
         later = checkpoint()
-        steady = _in_both(earlier, later)
+        steady = held_throughout(earlier, later)
         with self._changing():
             if listed is not None:
                 self._notice_others(listed)
@@ -399,10 +398,3 @@ class Allocator:
 
     def _described(self, allocation: Allocation, pod: PodView | None) -> Allocation:
         return described(allocation, pod, self._supply.sharing.default_policy)
-
-
-def _in_both(earlier: list[Holder] | None, later: list[Holder] | None) -> list[Holder] | None:
-    if earlier is None or later is None:
-        return None
-    known = frozenset(earlier)
-    return [each for each in later if each in known]

@@ -13,7 +13,7 @@ from deviceplugin.booking.liveness import Life, Living
 from deviceplugin.booking.sources import Held, Holder
 from deviceplugin.booking.supply import Supply
 
-__all__ = ["Reconciliation", "reconcile"]
+__all__ = ["Reconciliation", "held_throughout", "reconcile"]
 
 _log = logging.getLogger(__name__)
 
@@ -53,6 +53,20 @@ def reconcile(
     return Reconciliation(
         tuple(alive), tuple(unlisted), tuple(_adopted(ledger, supply, listing, holders, owners))
     )
+
+
+def held_throughout(
+    earlier: list[Holder] | None, later: list[Holder] | None
+) -> list[Holder] | None:
+    """What two readings of the checkpoint agree on; None when one of them failed.
+
+    Ids go from pod to pod: whose they are may be told from a list only if it was made between the
+    two. What only one of them has may be of a pod that had these ids before or after.
+    """
+    if earlier is None or later is None:
+        return None
+    known = frozenset(earlier)
+    return [each for each in later if each in known]
 
 
 def _pods_by_uid(holders: Iterable[Holder], living: Living) -> dict[str, tuple[str, str]]:
