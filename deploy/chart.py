@@ -47,10 +47,12 @@ def _rendered(helm: str, overlay: str, values: Iterable[str]) -> list[Object]:
             *(f"--set=gpus={overlay}", f"--kube-version={KUBE_VERSION}"),
             *(f"--set={value}" for value in values),
         ],
-        check=True,
-        stdout=subprocess.PIPE,
+        check=False,
+        capture_output=True,
         text=True,
     )
+    if made.returncode:
+        raise SystemExit(f"deploy: helm template: {made.stderr.strip()}")
     return [each for each in yaml.safe_load_all(made.stdout) if each]
 
 
