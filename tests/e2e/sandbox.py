@@ -113,7 +113,8 @@ def remove_group(name: str) -> None:
     """With all groups below it; those who were in them have been killed, and may still be dying."""
     folders = [
         Path(folder)
-        for controller in _hierarchies()
+        # Where both versions are mounted, runtimes make groups in the second one as well.
+        for controller in (*_hierarchies(), CGROUPS / "unified")
         for folder, _, _ in os.walk(controller / name, topdown=False)
     ]
     deadline = time.monotonic() + GROUP_PATIENCE_S
