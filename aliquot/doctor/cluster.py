@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from email.message import Message
 from email.utils import parsedate_to_datetime
 from pathlib import Path
 
-import httpx2
 import msgspec
 from cryptography import x509
 
@@ -54,8 +54,8 @@ class _Dates:
 
     ahead_s: float | None = None
 
-    def hear(self, response: httpx2.Response) -> None:
-        told = response.headers.get("Date")
+    def hear(self, headers: Message) -> None:
+        told = headers.get("Date")
         if told:
             self.ahead_s = parsedate_to_datetime(told).timestamp() - time.time()
 
@@ -67,7 +67,7 @@ def check_cluster(kubeconfig: Path | None, context: str | None) -> Iterator[Find
         yield note("cluster", str(error))
         return
     dates = _Dates()
-    connection.http.event_hooks["response"].append(dates.hear)
+    connection.http.on_answer = dates.hear
     client = ApiClient(connection.http, namespace=connection.namespace)
     try:
         version = client.get("/version", _Version).git_version

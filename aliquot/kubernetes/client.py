@@ -3,29 +3,23 @@
 import contextlib
 import copy
 import functools
-import logging
 import random
 from collections.abc import Hashable
+from email.message import Message
 from pathlib import Path
 from typing import Any, Generic, Literal, TypeVar, cast
 
-import httpx2
 import msgspec
-from lightkube.core.exceptions import ConfigError
 
-from aliquot import __version__
 from aliquot.kubernetes.credentials import find_connection
 from aliquot.kubernetes.errors import ApiError, UnreachableError
+from aliquot.kubernetes.http import HttpClient, HttpFailure
 from aliquot.kubernetes.objects import ObjectMeta
 from aliquot.kubernetes.watch import Watch
 
 __all__ = ["ApiClient", "Listing", "PatchKind", "connect"]
 
 T = TypeVar("T")
-
-# They tell each request at INFO, which would drown what our own programs have to say.
-logging.getLogger("httpx2").setLevel(logging.WARNING)
-logging.getLogger("httpcore2").setLevel(logging.WARNING)
 
 PatchKind = Literal["merge", "strategic", "json"]
 
@@ -78,15 +72,11 @@ class ApiClient:
     """`base` is the server's URL, or an HTTP client that already carries URL and credentials."""
 
     def __init__(
-        self, base: str | httpx2.Client, *, namespace: str = "default", timeout_s: float = 10.0
+        self, base: str | HttpClient, *, namespace: str = "default", timeout_s: float = 10.0
     ) -> None:
         self.namespace = namespace
         """Where our own objects are, and what a user means who names none."""
-        if isinstance(base, str):
-            base = httpx2.Client(base_url=base, trust_env=False)
-        base.headers["User-Agent"] = f"aliquot/{__version__}"
-        base.headers["Accept"] = "application/json"
-        self._http = base
+        self._http = HttpClient(base, proxy="") if isinstance(base, str) else base
         self._timeout_s = timeout_s
 
     def with_timeout(self, timeout_s: float) -> "ApiClient":
@@ -152,14 +142,20 @@ class ApiClient:
             "allowWatchBookmarks": "true",
             "timeoutSeconds": str(max(1, round(timeout_s * random.uniform(0.8, 1.2)))),
         }
-        timeout = httpx2.Timeout(self._timeout_s, read=silence_s)
-        request = self._http.build_request("GET", path, params=parameters, timeout=timeout)
-        response = self._send(request, stream=True)
-        if not response.is_success:
-            with contextlib.closing(response):
-                _read(response)
-            raise _error(response.status_code, response.content, response.headers)
-        return Watch(response, _decoder(type), resource_version)
+        try:
+            stream = self._http.stream(
+                path, query=parameters, timeout_s=self._timeout_s, silence_s=silence_s
+            )
+        except HttpFailure as error:
+            raise self._unreachable(error) from error
+        if stream.status != 200:
+            with contextlib.closing(stream):
+                try:
+                    told = stream.read_all()
+                except HttpFailure as error:
+                    raise self._unreachable(error) from error
+            raise _error(stream.status, told, stream.headers)
+        return Watch(stream, _decoder(type), resource_version)
 
     def patch(self, path: str, body: Any, *, kind: PatchKind = "merge") -> ObjectMeta:
         """What is written below always answers the object's new metadata."""
@@ -200,28 +196,25 @@ class ApiClient:
         body: Any = None,
         content_type: str = "application/json",
     ) -> bytes:
-        response = self._send(
-            self._http.build_request(
+        try:
+            answer = self._http.request(
                 method,
                 path,
-                params=parameters,
-                content=None if body is None else msgspec.json.encode(body),
-                headers=None if body is None else {"Content-Type": content_type},
-                timeout=self._timeout_s,
+                query=parameters,
+                body=None if body is None else msgspec.json.encode(body),
+                content_type="" if body is None else content_type,
+                timeout_s=self._timeout_s,
             )
-        )
-        if not response.is_success:
-            raise _error(response.status_code, response.content, response.headers)
-        return response.content
+        except HttpFailure as error:
+            raise self._unreachable(error) from error
+        if not 200 <= answer.status < 300:
+            raise _error(answer.status, answer.body, answer.headers)
+        return answer.body
 
-    def _send(self, request: httpx2.Request, *, stream: bool = False) -> httpx2.Response:
-        try:
-            return self._http.send(request, stream=stream)
-        except (httpx2.HTTPError, ConfigError, OSError) as error:
-            # ConfigError: a credential plugin or a token file that fails; it may heal.
-            raise UnreachableError(
-                f"the API server at {self._http.base_url} does not answer: {_text(error)}"
-            ) from error
+    def _unreachable(self, error: Exception) -> UnreachableError:
+        """Also where a token could not be had, which may heal."""
+        text = str(error) or type(error).__name__
+        return UnreachableError(f"the API server at {self._http.url} does not answer: {text}")
 
 
 def connect(kubeconfig: Path | None = None, context: str | None = None) -> ApiClient:
@@ -253,14 +246,7 @@ def _selectors(label_selector: str, field_selector: str) -> dict[str, str]:
     return {name: text for name, text in given.items() if text}
 
 
-def _read(response: httpx2.Response) -> None:
-    try:
-        response.read()
-    except httpx2.HTTPError as error:
-        raise UnreachableError(f"the API server's answer broke off: {_text(error)}") from error
-
-
-def _error(status: int, content: bytes, headers: httpx2.Headers) -> ApiError:
+def _error(status: int, content: bytes, headers: Message) -> ApiError:
     """Proxies in between answer in their own words, so that nothing is taken for granted."""
     try:
         told = _decoder(_Status).decode(content)
@@ -269,7 +255,3 @@ def _error(status: int, content: bytes, headers: httpx2.Headers) -> ApiError:
     after = headers.get("Retry-After", "")
     retry_after_s = int(after) if after.isdigit() else told.details.retry_after_seconds
     return ApiError(status, told.reason, told.message or told.error, float(retry_after_s))
-
-
-def _text(error: Exception) -> str:
-    return str(error) or type(error).__name__

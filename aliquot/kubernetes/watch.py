@@ -1,17 +1,16 @@
 """One watch: the changes that the API server streams, until it or we end it."""
 
 import contextlib
-import socket
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
 
-import httpx2
 import msgspec
 
 from aliquot.kubernetes.errors import ApiError, UnreachableError
+from aliquot.kubernetes.http import HttpFailure, Stream
 
 __all__ = ["Change", "ChangeKind", "Watch"]
 
@@ -59,45 +58,42 @@ class Watch(Generic[T]):
     """Iterated by one thread; `close` may come from any."""
 
     def __init__(
-        self, response: httpx2.Response, decoder: msgspec.json.Decoder[Any], resource_version: str
+        self,
+        stream: Stream,
+        decoder: msgspec.json.Decoder[Any],
+        resource_version: str,
     ) -> None:
         self.resource_version = resource_version
         """Up to where everything has been handed out; moved by bookmarks as well."""
         self.heard_at_s = time.monotonic()
         """When the server last said anything."""
-        self._response = response
+        self._stream = stream
         self._decoder = decoder
         self._closed = False
 
     def __iter__(self) -> Iterator[Change[T]]:
         try:
-            with contextlib.closing(self._response):
+            with contextlib.closing(self._stream):
                 for line in self._lines():
                     self.heard_at_s = time.monotonic()
                     change = self._change(_EVENT.decode(line))
                     if change is not None:
                         yield change
-        except httpx2.ReadTimeout:
+        except TimeoutError:
             # Silent for too long. Nothing is lost: the next watch goes on from here.
             return
-        except (httpx2.HTTPError, OSError, msgspec.DecodeError) as error:
+        except (*HttpFailure, msgspec.DecodeError) as error:
             if not self._closed:
                 raise UnreachableError(f"a watch broke off: {error}") from error
 
     def close(self) -> None:
         """Ends the iteration, also one that waits for the server in another thread."""
         self._closed = True
-        stream = self._response.extensions.get("network_stream")
-        line = stream.get_extra_info("socket") if stream is not None else None
-        if line is not None:
-            # Closing the descriptor would leave the reader asleep, or let it read a stranger's. And
-            # not by TLS: a TLS socket's own shutdown takes away what the reader uses.
-            with contextlib.suppress(OSError):
-                socket.socket.shutdown(line, socket.SHUT_RDWR)
+        self._stream.cut()
 
     def _lines(self) -> Iterator[bytes]:
         pieces: list[bytes] = []
-        for chunk in self._response.iter_bytes():
+        while chunk := self._stream.read():
             first, *others = chunk.split(b"\n")
             pieces.append(first)
             for other in others:

@@ -43,7 +43,7 @@ def contracts(tree: Path) -> subprocess.CompletedProcess[str]:
         ("scheduler_ext/__init__.py", "import deviceplugin", "Node side and cluster side"),
         ("scheduler_ext/__init__.py", "import shim", "The cluster side never touches a GPU"),
         ("aliquot/version.py", "import numpy", "Only placement pays for numpy"),
-        ("deviceplugin/agent.py", "import lightkube", "Only aliquot.kubernetes knows"),
+        ("deviceplugin/agent.py", "import aliquot.kubernetes.http", "Only aliquot.kubernetes"),
         ("simgpu/__init__.py", "import bench", "The product imports neither"),
     ],
 )

@@ -197,7 +197,7 @@ TWO = [container("a", LIMITS), container("b", LIMITS), container("log", {})]
         (["nobody", "--compute", "5"], {}, "no run nobody on this machine; as a pod: there is no"),
         (["pod/nobody", "--compute", "5"], {}, "there is no pod team/nobody"),
         (["web"], {}, "nothing to change"),
-        (["web", "--compute", "5", "--context", "y"], {}, "Context 'y' not found"),
+        (["web", "--compute", "5", "--context", "y"], {}, "it has no context 'y'"),
     ],
 )
 def test_what_cannot_work_is_said_without_touching_the_pod(

@@ -1,12 +1,17 @@
 """Which server, as whom: kubeconfigs, credential plugins and service accounts, also over TLS."""
 
 import base64
+import re
+import select
+import socket
+import socketserver
 import ssl
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from ipaddress import ip_address
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 import yaml
@@ -16,6 +21,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
 from aliquot.kubernetes import credentials, paths
+from aliquot.kubernetes.authentication import TokenFile
 from aliquot.kubernetes.client import connect
 from aliquot.kubernetes.errors import NoClusterError, UnreachableError
 from aliquot.kubernetes.objects import Node, Pod
@@ -204,3 +210,123 @@ def test_a_server_with_a_strangers_certificate_is_not_trusted(
         client.list(paths.PODS, Pod)
     assert secure_server.requests == []
     client.close()
+
+
+def test_a_client_certificate_of_a_kubeconfig_is_shown(certificate: Path, tmp_path: Path) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    tls.load_verify_locations(certificate)
+    tls.verify_mode = ssl.CERT_REQUIRED
+    pem = base64.b64encode(certificate.read_bytes()).decode()
+    with ApiServer(tls) as server:
+        path = kubeconfig(
+            server, tmp_path, {"client-certificate-data": pem, "client-key-data": pem}
+        )
+        trust(path, certificate)
+        client = connect(path)
+        assert client.list(paths.PODS, Pod).items == []
+        client.close()
+
+
+def trust(path: Path, certificate: Path) -> None:
+    """By a name that is relative to the kubeconfig's folder."""
+    (path.parent / "ca.pem").write_bytes(certificate.read_bytes())
+    told = yaml.safe_load(path.read_text())
+    told["clusters"][0]["cluster"]["certificate-authority"] = "ca.pem"
+    path.write_text(yaml.safe_dump(told))
+
+
+class Proxy(socketserver.StreamRequestHandler):
+    """Connects to whatever it is asked for, once, and remembers how it was asked."""
+
+    asked: ClassVar[list[str]] = []
+
+    def handle(self) -> None:
+        request = self.rfile.readline().decode()
+        headers = list(iter(lambda: self.rfile.readline().decode().strip(), ""))
+        self.asked.extend([request, *headers])
+        host, _, port = request.split()[1].partition(":")
+        with socket.create_connection((host, int(port))) as line:
+            self.connection.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+            while True:
+                for ready in select.select([line, self.connection], [], [])[0]:
+                    data = ready.recv(1 << 16)
+                    if not data:
+                        return
+                    (line if ready is self.connection else self.connection).sendall(data)
+
+
+@pytest.mark.parametrize("by", ["kubeconfig", "environment"])
+def test_a_proxy_is_gone_through(
+    secure_server: ApiServer,
+    certificate: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    by: str,
+) -> None:
+    Proxy.asked.clear()
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as proxy:
+        proxy.daemon_threads = True
+        threading.Thread(target=proxy.serve_forever, daemon=True).start()
+        url = f"http://me:secret@127.0.0.1:{proxy.server_address[1]}"
+        path = kubeconfig(secure_server, tmp_path, {"token": "secret"})
+        trust(path, certificate)
+        if by == "environment":
+            monkeypatch.setenv("HTTPS_PROXY", url)
+        else:
+            told = yaml.safe_load(path.read_text())
+            told["clusters"][0]["cluster"]["proxy-url"] = url
+            path.write_text(yaml.safe_dump(told))
+        client = connect(path)
+        assert client.list(paths.PODS, Pod).items == []
+        client.close()
+        proxy.shutdown()
+    target = secure_server.url.removeprefix("https://")
+    assert Proxy.asked[0].startswith(f"CONNECT {target} ")
+    assert f"Proxy-Authorization: Basic {base64.b64encode(b'me:secret').decode()}" in Proxy.asked
+
+
+@pytest.mark.parametrize(
+    ("script", "said"),
+    [
+        (None, "is not installed (get it from us)"),
+        ("#!/bin/sh\necho 'log in first' >&2; exit 1", "log in first"),
+        ("#!/bin/sh\necho nonsense", "its answer is none"),
+        ("#!/bin/sh\necho '{}'", "gives no token"),
+    ],
+)
+def test_a_credential_plugin_that_fails_says_why(
+    server: ApiServer, tmp_path: Path, script: str | None, said: str
+) -> None:
+    if script is not None:
+        (tmp_path / "plugin").write_text(script)
+        (tmp_path / "plugin").chmod(0o755)
+    plugin = {
+        "apiVersion": "client.authentication.k8s.io/v1",
+        "command": "./plugin",
+        "installHint": "get it from us",
+    }
+    client = connect(kubeconfig(server, tmp_path, {"exec": plugin}))
+    with pytest.raises(UnreachableError, match=re.escape(said)):
+        client.list(paths.PODS, Pod)
+    client.close()
+
+
+def test_a_user_of_an_outdated_kind_is_told_so(server: ApiServer, tmp_path: Path) -> None:
+    with pytest.raises(NoClusterError, match="auth-provider"):
+        connect(kubeconfig(server, tmp_path, {"auth-provider": {"name": "gcp"}}))
+
+
+def test_a_context_that_is_not_there_is_named(server: ApiServer, tmp_path: Path) -> None:
+    with pytest.raises(NoClusterError, match="no context 'other'"):
+        connect(kubeconfig(server, tmp_path, {}), "other")
+
+
+def test_a_token_that_another_thread_has_read_anew_is_tried(tmp_path: Path) -> None:
+    """Both asked with the old one; whoever hears of it second must not give up."""
+    (tmp_path / "token").write_text("first")
+    account = TokenFile(tmp_path / "token")
+    refused = account.header()
+    assert account.replace(refused) == "", "there is no other one yet"
+    (tmp_path / "token").write_text("second")
+    assert [account.replace(refused) for _ in range(2)] == ["Bearer second"] * 2
