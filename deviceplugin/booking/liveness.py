@@ -55,12 +55,16 @@ class Living:
         return any(held.key == key for held in self.pods.get((key.namespace, key.pod), ()))
 
     def lists(self, allocation: Allocation) -> bool:
-        """Whether a container has exactly its ids, or one of the right pod some of them."""
+        """Whether a container has exactly its ids, or, of an init container or one that nobody
+        knows, the right pod some of them."""
         if allocation.ids in self.exact:
             return True
         owner = allocation.owner
         if owner is None:
             return any(each in self.holders for each in allocation.ids)
+        if self.has(owner.key):
+            # It has other ids, or a pod of its name does.
+            return False
         return any(
             not allocation.ids.isdisjoint(some)
             for held in self.pods.get((owner.namespace, owner.pod), ())

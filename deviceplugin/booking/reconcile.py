@@ -10,6 +10,7 @@ from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from deviceplugin.booking import ids
 from deviceplugin.booking.ledger import Allocation, Ledger, Owner, allocation_name
 from deviceplugin.booking.liveness import Life, Living
+from deviceplugin.booking.presence import UNRECORDED_S
 from deviceplugin.booking.sources import Held, Holder
 from deviceplugin.booking.supply import Supply
 
@@ -37,13 +38,14 @@ def reconcile(
 ) -> Reconciliation:
     living = Living.of(listing)
     holders = [each for each in checkpoint or () if each.resource in ids.RESOURCES]
-    pods = _pods_by_uid(holders, living)
+    pods = _pods_by_uid(holders, listing)
     owners = _owners(holders, pods, living, listing)
     alive, unlisted = [], []
     for entry in ledger:
         owner = owners.get(entry.name)
         if owner is not None:
-            alive.append(msgspec.structs.replace(entry, owner=_merged(entry.owner, owner)))
+            known = _merged(entry.owner, owner, certain=age_of(entry) >= UNRECORDED_S)
+            alive.append(msgspec.structs.replace(entry, owner=known))
         else:
             life = living.life(entry, age_of, ledger.siblings)
             if life is Life.ALIVE:
@@ -69,16 +71,21 @@ def held_throughout(
     return [each for each in later if each in known]
 
 
-def _pods_by_uid(holders: Iterable[Holder], living: Living) -> dict[str, tuple[str, str]]:
-    """Uids of living pods: one of their containers is listed with an id that the checkpoint has."""
-    pods = {}
-    for holder in holders:
-        for each in holder.ids:
-            key = living.holders.get(each)
-            if key is not None and key.container == holder.container:
-                pods[holder.pod_uid] = (key.namespace, key.pod)
-                break
-    return pods
+def _pods_by_uid(holders: Iterable[Holder], listing: list[Held]) -> dict[str, tuple[str, str]]:
+    """Uids of living pods: one of their containers is listed with just what the checkpoint has.
+
+    Some of its ids would not do: the checkpoint may still have whoever held them before.
+    """
+    listed = {
+        (held.key.container, resource, some): (held.key.namespace, held.key.pod)
+        for held in listing
+        for resource, some in held.ids.items()
+    }
+    found = (
+        (holder.pod_uid, listed.get((holder.container, holder.resource, holder.ids)))
+        for holder in holders
+    )
+    return {uid: pod for uid, pod in found if pod is not None}
 
 
 def _owners(
@@ -109,11 +116,12 @@ def _owners(
     return owners
 
 
-def _merged(known: Owner | None, seen: Owner) -> Owner:
-    """The list has no uids: what was known of the same container stays."""
-    if known is None or seen.uid or known.key != seen.key:
+def _merged(known: Owner | None, seen: Owner, *, certain: bool) -> Owner:
+    """The list has no uids: what was known of the same container stays. It also stays unless it is
+    `certain` that the kubelet has written down what it asked for last."""
+    if known is None or known.key != seen.key:
         return seen
-    return known
+    return seen if seen.uid and (certain or not known.uid) else known
 
 
 def _adopted(

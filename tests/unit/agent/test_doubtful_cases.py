@@ -317,3 +317,22 @@ def test_an_unknown_pod_is_packed_tightly_where_both_are_likely_to_fit(tmp_path:
     node.run(memory=50, compute=50)
     for _ in range(2):
         assert node.gpus_of(node.run(memory=25, compute=25, known=False)) == {0}
+
+
+@pytest.mark.parametrize("units", [4, 8], ids=["more than before", "just the same"])
+def test_a_checkpoint_that_is_behind_the_list_gives_nobody_what_another_had(
+    node: Node, units: int
+) -> None:
+    """The kubelet lists a container as soon as it has its ids, and writes them down afterwards."""
+    before = node.run("before", memory=units, compute=5 * units)
+    outdated, had = node.kubelet.checkpoint(), node.kubelet.held.copy()
+    plan = {"main": (Slice(uuid(node.gpus_of(before).pop()), 8, 40),)}
+    node.kubelet.end(before)
+    after = node.pod("after", memory=8, compute=40, plan=plan)
+    node.kubelet.add(after)
+    for resource in (MEMORY, COMPUTE):
+        assert had[before.uid, "main", resource] <= node.kubelet.ids(after, resource)
+    node.allocator.reconcile(lambda: outdated, node.kubelet.listing)
+    (found,) = node.allocator.allocations()
+    assert (found.key, found.pod_uid) == (ContainerKey("default", "after", "main"), after.uid)
+    node.kubelet.start(after)
