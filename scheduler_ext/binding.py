@@ -60,7 +60,7 @@ class Binder:
             yield ticket, Gate.WAIT
             if companions.look(ticket) is Gate.SHUT:
                 self._verbs.holdings.give_back(uid)
-                raise RefusedError(f"{record.title}: not all of its group came to be bound in time")
+                raise RefusedError(f"{record.title}: {ticket.failure}")
         version = self._plan(choice)
         if ticket is not None:
             # Nobody is bound before all plans are there: most of what can fail has failed by then.
@@ -68,7 +68,7 @@ class Binder:
             yield ticket, Gate.PLAN
             if companions.look(ticket) is Gate.SHUT:
                 self._undo(choice, version)
-                raise RefusedError(f"{record.title}: another pod of its group could not be planned")
+                raise RefusedError(f"{record.title}: {ticket.failure}")
         self._bind(choice, version)
 
     def _plan(self, choice: Choice) -> str:

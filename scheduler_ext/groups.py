@@ -67,6 +67,8 @@ class _Attempt(Generic[Place]):
     unbound: dict[str, Place] = field(default_factory=dict)
     """Those whose binding was refused behind the open gate."""
     gate: Gate = Gate.WAIT
+    failure: str = ""
+    """Why its gate was shut."""
 
     @property
     def is_undecided(self) -> bool:
@@ -84,6 +86,11 @@ class Ticket(Generic[Place]):
     def until_s(self) -> float:
         """When to look again at the latest."""
         return self.attempt.until_s
+
+    @property
+    def failure(self) -> str:
+        """Why the gate was shut, for the pods that stood before it."""
+        return self.attempt.failure
 
 
 class Groups(Generic[Place]):
@@ -182,7 +189,7 @@ class Groups(Generic[Place]):
         if attempt is None or uid not in attempt.places:
             return False
         if attempt.is_undecided:
-            self._fail(attempt)
+            self._fail(attempt, "another pod of its group could not be planned")
             return False
         place = attempt.places.pop(uid)
         if not bound:
@@ -197,7 +204,7 @@ class Groups(Generic[Place]):
         if attempt is None:
             return
         if attempt.is_undecided and uid in attempt.places:
-            self._fail(attempt)
+            self._fail(attempt, "another pod of its group has gone or lost its place")
         elif attempt.unbound.pop(uid, None) is not None:
             self._release(uid)
         elif attempt.places.pop(uid, None) is not None:
@@ -206,7 +213,8 @@ class Groups(Generic[Place]):
     def expire(self, now_s: float) -> None:
         for attempt in list(self._attempts.values()):
             if attempt.is_undecided and attempt.until_s <= now_s:
-                self._fail(attempt)
+                missing = "came to be bound" if attempt.gate is Gate.WAIT else "could be planned"
+                self._fail(attempt, f"not all of its group {missing} in time")
 
     def next_expiry_s(self) -> float | None:
         return min((a.until_s for a in self._attempts.values() if a.is_undecided), default=None)
@@ -242,8 +250,9 @@ class Groups(Generic[Place]):
             until_s = now_s + self._times.hold_s
             self._attempts[attempt.key] = _Attempt(attempt.key, attempt.unbound, until_s)
 
-    def _fail(self, attempt: _Attempt[Place]) -> None:
+    def _fail(self, attempt: _Attempt[Place], failure: str) -> None:
         attempt.gate = Gate.SHUT
+        attempt.failure = failure
         del self._attempts[attempt.key]
         for uid in attempt.places:
             self._release(uid)

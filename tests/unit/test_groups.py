@@ -107,6 +107,7 @@ def test_when_one_does_not_come_in_time_all_fail_and_give_back():
     assert ticket is not None
     assert ticket.until_s == 25.0
     assert room.groups.look(ticket, 25.0) is Gate.SHUT
+    assert ticket.failure == "not all of its group came to be bound in time"
     assert not room.held
     assert room.groups.arrive(KEY, "b", 26.0) is None
     # A new attempt does not open the gate for calls of the old one.
@@ -123,6 +124,7 @@ def test_a_pod_that_goes_takes_the_attempt_with_it():
     assert ticket is not None
     room.groups.withdraw(KEY, "b", 1.0)
     assert room.groups.look(ticket, 1.0) is Gate.SHUT
+    assert ticket.failure == "another pod of its group has gone or lost its place"
     assert not room.held
 
 
@@ -154,6 +156,7 @@ def test_a_plan_that_cannot_be_written_ends_the_attempt_for_all():
     room.groups.plan_written(first, 2.0)
     assert not room.groups.settle(KEY, "b", 2.0, bound=False)
     assert room.groups.look(first, 2.0) is Gate.SHUT
+    assert first.failure == "another pod of its group could not be planned"
     assert not room.held
     assert not room.groups.settle(KEY, "a", 2.0, bound=False)
     assert room.groups.is_empty()
@@ -168,6 +171,7 @@ def test_a_plan_that_is_not_written_in_time_ends_the_attempt_for_all():
     room.groups.plan_written(first, 2.0)
     room.groups.plan_written(second, 1.0 + TIMES.plan_s)
     assert room.groups.look(first, 8.0) is Gate.SHUT
+    assert first.failure == "not all of its group could be planned in time"
     assert not room.held
 
 

@@ -160,7 +160,7 @@ def test_a_group_whose_member_goes_away_gives_everything_back(server, start, con
     server.wait_for(lambda: extender.verbs.holdings.under_way)
     server.remove("/api/v1/namespaces/default/pods/m1")
     waiting.join(60)
-    assert "not all of its group came to be bound in time" in answers[0]
+    assert "another pod of its group has gone or lost its place" in answers[0]
     server.wait_for(extender.state.ledger.is_empty)
     assert not server.asked("POST", "binding")
 
