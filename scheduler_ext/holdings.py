@@ -137,12 +137,13 @@ class Holdings:
                 raise RefusedError(f"{pod.title} is bound already")
 
     def expire(self) -> list[PodRecord]:
-        """Takes back choices that nobody came for; answers the pods to ask the API server about."""
+        """Takes back choices that nobody came for, and what pods have left; answers the pods to ask
+        the API server about."""
         with self._state.lock:
             ledger = self._state.ledger
             for uid in ledger.overdue(self._clock()):
                 entry = ledger.entry(uid)
-                if entry is not None and entry.stage is Stage.ASSUMED:
+                if entry is not None and entry.stage in (Stage.ASSUMED, Stage.TERMINATING):
                     self.let_go(uid)
             for uid in list(self._assumed):
                 if self.assumed(uid) is None:

@@ -108,11 +108,20 @@ class Ledger:
             del self._seen[uid]
         self._move(uid, before)
 
-    def forget(self, uid: str) -> None:
-        """The pod does not exist any more, or will never run again."""
+    def end(self, uid: str, until_s: float) -> None:
+        """The pod is gone, or will never run again. GPUs that it had as a whole stay taken until
+        then: their node withdrew them, and has to notice the end before it offers them again."""
         before = self.entry(uid)
-        self._held.pop(uid, None)
+        if uid in self._held and before is not None and before.stage is Stage.TERMINATING:
+            return
         self._seen.pop(uid, None)
+        self._held.pop(uid, None)
+        if before is not None and before.stage is not Stage.ASSUMED:
+            wholes = tuple(share for share in before.footprint if share.amount.wholes)
+            if wholes:
+                self._held[uid] = Entry(
+                    before.node, wholes, stage=Stage.TERMINATING, expires_s=until_s
+                )
         self._move(uid, before)
 
     def entry(self, uid: str) -> Entry | None:
@@ -133,6 +142,11 @@ class Ledger:
     def overdue(self, now_s: float) -> list[str]:
         """Pods whose entry was to be settled by now."""
         return [uid for uid, expires_s in self._expiring.items() if expires_s <= now_s]
+
+    def resting(self) -> dict[str, str]:
+        """Pods that are gone and whose GPUs are not free yet, with their nodes."""
+        held = ((uid, self._held.get(uid)) for uid in self._expiring)
+        return {uid: one.node for uid, one in held if one and one.stage is Stage.TERMINATING}
 
     def seen(self) -> set[str]:
         return set(self._seen)

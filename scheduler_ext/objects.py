@@ -120,6 +120,8 @@ class PodSpec(_Subset, frozen=True):
 
 class PodStatus(_Subset, frozen=True):
     phase: str = ""
+    nominated_node_name: str = ""
+    """Where others had to go for it."""
 
 
 class Pod(_Subset, frozen=True):

@@ -7,11 +7,12 @@ import numpy as np
 
 from scheduler_ext.disruption import Budgets
 from scheduler_ext.footprint import Amount
+from scheduler_ext.ledger import Stage
 from scheduler_ext.placement.several import search_devices
 from scheduler_ext.records import PodRecord
 from scheduler_ext.state import ClusterState
 
-__all__ = ["Victims", "victims_needed"]
+__all__ = ["Victims", "has_room_soon", "victims_needed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,28 @@ class Victims:
     uids: list[str]
     violations: int = 0
     """How many of those that we added are protected by a disruption budget."""
+
+
+def has_room_soon(
+    state: ClusterState, pod: PodRecord, nominated: str, nodes: Iterable[str]
+) -> bool:
+    """Whether nobody has to go, because somebody has gone for this pod already.
+
+    kube-scheduler tries it again at the moment in which its victim is deleted, and may have heard
+    of that before us, or before the node offers again what a pod had as a whole; it would take the
+    next victim. It forgets the nominated node with our answer, so that nobody waits for ever.
+    """
+    resting: dict[str, list[str]] = {}
+    for uid, node in state.ledger.resting().items():
+        resting.setdefault(node, []).append(uid)
+    for node in resting.keys() & nodes & state.cluster.row_of.keys():
+        if _fits_without(state, pod, node, resting[node]):
+            return True
+    if nominated not in state.cluster.row_of:
+        return False
+    entries = {each.uid: state.ledger.entry(each.uid) for each in state.pods_on(nominated)}
+    leaving = [uid for uid, one in entries.items() if one and one.stage is Stage.TERMINATING]
+    return _fits_without(state, pod, nominated, leaving + resting.get(nominated, []))
 
 
 def victims_needed(

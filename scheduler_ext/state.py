@@ -34,9 +34,11 @@ class ClusterState:
         *,
         unit_mib: int = 256,
         leftover_s: float = 60.0,
+        release_s: float = 3.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`leftover_s`: how long a plan without a node, from before us, is respected."""
+        """`leftover_s`: how long a plan without a node, from before us, is respected.
+        `release_s`: how long a node may take to offer a GPU again that a pod had as a whole."""
         self.lock = threading.RLock()
         self.unit_mib = unit_mib
         self.cluster = Cluster()
@@ -51,6 +53,7 @@ class ClusterState:
         """Grows when a node brings GPUs that were not there."""
         self._clock = clock
         self._leftover_s = leftover_s
+        self._release_s = release_s
         self._uid_of: dict[tuple[str, str], str] = {}
         self._by_node: dict[str, set[str]] = {}
         self._by_group: dict[tuple[str, str], set[str]] = {}
@@ -209,7 +212,7 @@ class ClusterState:
                 self.on_new_pod(record)
         if pod.is_finished:
             self._plans.pop(uid, None)
-            self.ledger.forget(uid)
+            self._end(uid)
             return
         if not pod.spec.node_name:
             # A leftover plan runs out by itself: only a new one may set the time anew.
@@ -225,7 +228,10 @@ class ClusterState:
     def _drop_pod(self, uid: str) -> None:
         self._drop_record(uid)
         self._plans.pop(uid, None)
-        self.ledger.forget(uid)
+        self._end(uid)
+
+    def _end(self, uid: str) -> None:
+        self.ledger.end(uid, self._clock() + self._release_s)
 
     def _drop_record(self, uid: str) -> None:
         record = self._unlink(uid)

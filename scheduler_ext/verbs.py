@@ -19,7 +19,7 @@ from scheduler_ext.holdings import Choice, Holdings, RefusedError
 from scheduler_ext.ledger import Entry
 from scheduler_ext.objects import Pod
 from scheduler_ext.placement.several import Devices
-from scheduler_ext.preemption import Victims, victims_needed
+from scheduler_ext.preemption import Victims, has_room_soon, victims_needed
 from scheduler_ext.reasons import Cause, Reason
 from scheduler_ext.records import PodRecord, pod_record
 from scheduler_ext.requests import assignment_of
@@ -171,6 +171,9 @@ class Verbs:
             return {}
         with self.state.lock:
             self._begin(record)
+            if has_room_soon(self.state, record, pod.status.nominated_node_name, victims.keys()):
+                self.waiting.add(record, self._clock())
+                return {}
             found = {
                 node: victims_needed(self.state, self.budgets, record, node, uids)
                 for node, uids in victims.items()

@@ -19,7 +19,7 @@ def test_what_we_hold_counts_until_the_api_server_says_bound():
     assert ledger.taken_of("g") == Amount(10, 10)
     ledger.let_go("p")
     assert ledger.taken_of("g") == Amount(10, 10)
-    ledger.forget("p")
+    ledger.end("p", 0.0)
     assert ledger.is_empty()
 
 
@@ -51,8 +51,8 @@ def test_pods_on_unknown_gpus_and_cpus_are_counted_by_node():
     assert ledger.unlocated_on("n") == Amount(8, 5)
     assert (ledger.host_use("n").cpu_milli, ledger.host_use("n").memory_mib) == (1500, 612)
     assert ledger.totals[Stage.PLANNED].pods == 1
-    ledger.forget("p")
-    ledger.forget("q")
+    ledger.end("p", 0.0)
+    ledger.end("q", 0.0)
     assert ledger.is_empty()
 
 
@@ -67,7 +67,7 @@ def test_only_what_frees_something_counts_as_a_release():
     assert ledger.releases == 1
     ledger.see("p", entry(20, uuid="other", bound=True))
     assert ledger.releases == 2
-    ledger.forget("p")
+    ledger.end("p", 0.0)
     assert ledger.releases == 3
 
 
@@ -77,5 +77,25 @@ def test_stages_are_summed_up_for_metrics():
     ledger.see("q", entry(20, bound=True, stage=Stage.TERMINATING))
     assert ledger.totals[Stage.ASSUMED].memory_units == 10
     assert ledger.totals[Stage.TERMINATING].compute_percent == 20
-    ledger.forget("q")
+    ledger.end("q", 0.0)
     assert ledger.totals[Stage.TERMINATING].pods == 0
+
+
+def test_a_whole_gpu_stays_taken_until_its_node_can_offer_it_again():
+    ledger = Ledger()
+    whole = (Share("g", Amount(0, 100, 1)), Share("other", Amount(4, 50)))
+    ledger.see("p", Entry("n", whole, cpu_milli=500, stage=Stage.ACTUAL, bound=True))
+    ledger.end("p", 12.0)
+    assert (ledger.taken_of("g").wholes, ledger.taken_of("other")) == (1, Amount())
+    assert ledger.host_use("n").cpu_milli == 0
+    ledger.end("p", 15.0)
+    assert ledger.overdue(12.0) == ["p"], "finished first and deleted then, it ended once"
+    ledger.let_go("p")
+    assert ledger.is_empty()
+
+
+def test_a_whole_gpu_that_was_never_used_is_free_at_once():
+    ledger = Ledger()
+    ledger.hold("p", Entry("n", (Share("g", Amount(0, 100, 1)),)))
+    ledger.end("p", 12.0)
+    assert ledger.is_empty()

@@ -51,6 +51,33 @@ def preempt(pods: list[dict], budgets: list[Budget], named: list[str], memory: i
     return verbs.preempt(msgspec.convert(urgent, Pod), victims)["n1"]
 
 
+def again(victim: str) -> dict[str, Victims]:
+    """The answer for a pod that is tried again after `victim`, on the GPU that it needs, was to go:
+    it is `leaving`, `gone` with a share, or with a `whole` GPU."""
+    made = World([gpu_node("n1")], replicas=1)
+    made.add_pod(running("stays", 1, 160, 5, "other"))
+    part = {"whole": Slice(uuid_of("n1", 0), 0, 100)}.get(victim, Slice(uuid_of("n1", 0), 100, 10))
+    plan = {names.PLAN: assignment.encode(Assignment({"main": (part,)}))}
+    asked = (part.memory_units, part.compute_percent)
+    first = gpu_pod("first", *asked, priority=1, node="n1", annotations=plan)
+    if victim == "leaving":
+        first["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+    made.add_pod(first)
+    urgent = made.add_pod(gpu_pod("urgent", 120, 10, priority=100))
+    made.deliver(0)
+    if victim != "leaving":
+        made.delete_pod("first")
+        made.deliver(0)
+    urgent["status"] = {"nominatedNodeName": "n1"}
+    stays = {"n1": uids("stays")}
+    return made.replicas[0].verbs.preempt(msgspec.convert(urgent, Pod), stays)
+
+
+@pytest.mark.parametrize("victim", ["leaving", "gone", "whole"])
+def test_a_pod_whose_victim_has_gone_takes_no_other(victim):
+    assert again(victim) == {}
+
+
 def uids(*wanted: str) -> list[str]:
     return [f"uid-default-{name}" for name in wanted]
 
