@@ -33,7 +33,7 @@ test: native ## the fast suite
 test-all: ## the slow clients and the long runs, too
 	@$(MAKE) --no-print-directory test FAST="slow or not slow"
 
-e2e: native ## a real cluster on this machine (as root; the first time compiles Kubernetes, half an hour)
+e2e: native ## real clusters on this machine (as root; the first time compiles Kubernetes, half an hour)
 	@$(BIN)/python -m tests.e2e
 
 check: native ## style, types, layers, generated files

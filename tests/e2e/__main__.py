@@ -1,24 +1,63 @@
-"""`make e2e`: makes what a cluster needs, then runs pytest inside of the cluster's sandbox.
+"""`make e2e`: makes what clusters need, then lets pytest test three of them side by side.
+
+Most of the time a cluster waits: for pods to start, to end, to be noticed. So every folder of tests
+has a cluster of its own, in a sandbox in which one of pytest's workers runs.
 
 Alone, `--preflight` says what the machine lacks, `--packages` names the Debian packages that are
 needed, and `--path` the folders of the compiled programs, as a PATH. Other words go to pytest.
 """
 
+import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 from tests.e2e.binaries import MODULES
-from tests.e2e.cluster import begin, prepare
-from tests.e2e.places import cache
+from tests.e2e.cluster import prepare
+from tests.e2e.places import CHECKOUT
 from tests.e2e.preflight import PACKAGES, check_machine
-from tests.e2e.sandbox import clean_up, only_cluster, start_inside
+from tests.e2e.sandbox import ENDS_WITH_US, Sandbox, locked
 
-# One cluster for all tests, and an hour for the first one that waits for it on a crowded machine.
-OPTIONS = ("-v", "--no-header", "-p", "no:xdist", "--timeout=3600")
+RUN_LOCK = Path("/run/aliquot-e2e.lock")
+# An hour for the first test, which waits for its cluster, on a crowded machine.
+OPTIONS = (
+    *("-v", "--no-header", "--timeout=3600", "--max-worker-restart=0"),
+    *("--dist=loadscope", "-p", "tests.e2e.distribution"),
+)
+
+
+def _folders() -> list[str]:
+    here = Path(__file__).parent
+    return sorted({test.parent.name for test in here.glob("*/test_*.py")})
+
+
+def _workers() -> Iterator[str]:
+    for name in _folders():
+        python = " ".join([*ENDS_WITH_US, sys.executable, "-m", "tests.e2e.sandbox", name])
+        yield f"--tx=popen//id={name}//python={python}"
+
+
+def _run(words: list[str]) -> int:
+    if not any(word.startswith(("tests/", "@")) for word in words):
+        words = [*words, "tests/e2e"]
+    prepare()
+    with locked(RUN_LOCK, "another run on this machine to end"):
+        pytest = subprocess.Popen(
+            [*ENDS_WITH_US, sys.executable, "-m", "pytest", *OPTIONS, *_workers(), *words],
+            cwd=CHECKOUT,
+        )
+        try:
+            return pytest.wait()
+        finally:
+            pytest.kill()
+            pytest.wait()
+            for name in _folders():
+                with Sandbox(name).used():
+                    pass  # what a worker that had to be killed has left is gone
 
 
 def main() -> int:
-    words = sys.argv[1:]
-    match words:
+    match sys.argv[1:]:
         case ["--packages"]:
             print(*PACKAGES)
             return 0
@@ -27,20 +66,10 @@ def main() -> int:
             return 0
         case ["--preflight"]:
             check_machine()
-            print("e2e: this machine can hold a test cluster")
+            print("e2e: this machine can hold the test clusters")
             return 0
-    if not any(word.startswith(("tests/", "@")) for word in words):
-        words.append("tests/e2e")
-    images = prepare()
-    with only_cluster() as lock:
-        begin(images)
-        pytest = start_inside([sys.executable, "-m", "pytest", *OPTIONS, *words], lock)
-        try:
-            return pytest.wait()
-        finally:
-            pytest.kill()
-            pytest.wait()
-            clean_up(keep_logs=cache() / "logs")
+        case words:
+            return _run(words)
 
 
 if __name__ == "__main__":

@@ -3,11 +3,9 @@ take the processor from the cluster that they wait for."""
 
 import json
 import ssl
-import urllib.error
-import urllib.parse
-import urllib.request
 from typing import Any
 
+from aliquot.kubernetes.http import HttpClient
 from tests.e2e.certificates import Authority
 
 __all__ = ["Api"]
@@ -16,6 +14,7 @@ PLACES = {
     "node": "/api/v1/nodes",
     "namespace": "/api/v1/namespaces",
     "pod": "/api/v1/namespaces/{namespace}/pods",
+    "event": "/api/v1/namespaces/{namespace}/events",
     "daemonset": "/apis/apps/v1/namespaces/{namespace}/daemonsets",
     "deployment": "/apis/apps/v1/namespaces/{namespace}/deployments",
     "resourcequota": "/api/v1/namespaces/{namespace}/resourcequotas",
@@ -27,10 +26,10 @@ Object = dict[str, Any]
 
 class Api:
     def __init__(self, server: str, authority: Authority) -> None:
-        self._server = server
-        self._context = ssl.create_default_context(cafile=str(authority.root))
+        tls = ssl.create_default_context(cafile=str(authority.root))
         pair = authority.issue("reader", "reader", ("system:masters",))
-        self._context.load_cert_chain(pair.certificate, pair.key)
+        tls.load_cert_chain(pair.certificate, pair.key)
+        self._http = HttpClient(server, tls=tls, proxy="")
 
     def find(self, kind: str, name: str, namespace: str = "default") -> Object | None:
         text = self._get(f"{_place(kind, namespace)}/{name}")
@@ -42,25 +41,27 @@ class Api:
         return found
 
     def every(self, kind: str, labels: str = "", namespace: str = "default") -> list[Object]:
-        selector = urllib.parse.urlencode({"labelSelector": labels})
-        text = self._get(f"{_place(kind, namespace)}?{selector}")
+        text = self._get(_place(kind, namespace), labelSelector=labels)
+        return list(json.loads(text)["items"]) if text is not None else []
+
+    def events(self, pod: str) -> list[Object]:
+        of_pod = f"involvedObject.kind=Pod,involvedObject.name={pod}"
+        text = self._get(_place("event", "default"), fieldSelector=of_pod)
         return list(json.loads(text)["items"]) if text is not None else []
 
     def log(self, pod: str, namespace: str = "default", *, timestamps: bool = False) -> str:
         """What its only container has printed; nothing while it has not started."""
-        options = "?timestamps=true" if timestamps else ""
-        return self._get(f"{_place('pod', namespace)}/{pod}/log{options}") or ""
+        options = {"timestamps": "true"} if timestamps else {}
+        return self._get(f"{_place('pod', namespace)}/{pod}/log", **options) or ""
 
-    def _get(self, path: str) -> str | None:
-        try:
-            with urllib.request.urlopen(
-                self._server + path, context=self._context, timeout=30
-            ) as response:
-                return str(response.read().decode(errors="replace"))
-        except urllib.error.HTTPError as error:
-            if error.code in (400, 404):
-                return None
-            raise
+    def _get(self, path: str, **query: str) -> str | None:
+        answer = self._http.request("GET", path, query=query, timeout_s=30)
+        if answer.status in (400, 404):
+            return None
+        text = answer.body.decode(errors="replace")
+        if answer.status != 200:
+            raise OSError(f"{path}: {answer.status} {text}")
+        return text
 
 
 def _place(kind: str, namespace: str) -> str:

@@ -1,7 +1,9 @@
 """A whole Kubernetes cluster on this machine; `python -m tests.e2e.cluster up|shell|down`."""
 
+import contextlib
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,15 +17,18 @@ from typing import Any, Self
 from tests.e2e.api import Api
 from tests.e2e.binaries import binaries, build_all
 from tests.e2e.controlplane import ADDRESS, SERVER, ControlPlane
-from tests.e2e.daemons import PATIENCE_S, Daemon, await_true
+from tests.e2e.daemons import PATIENCE_S, Daemon
 from tests.e2e.images import archives
 from tests.e2e.machine import BRIDGE, ip
 from tests.e2e.node import Node
-from tests.e2e.places import CHECKOUT, running
+from tests.e2e.places import CHECKOUT, cache
 from tests.e2e.preflight import check_machine
-from tests.e2e.sandbox import clean_up, only_builder, only_cluster, start_inside
+from tests.e2e.sandbox import Sandbox, locked
 
-__all__ = ["Cluster", "begin", "prepare"]
+__all__ = ["Cluster", "prepare"]
+
+IMAGES = "ALIQUOT_E2E_IMAGES"
+"""In the environment of clusters: archives by the names of their images."""
 
 # What API servers and kubectl say of somebody who did not answer in time.
 LATE = (
@@ -36,31 +41,24 @@ LATE = (
 )
 
 
-def prepare() -> dict[str, Path]:
-    """Everything that needs the network or takes long, before a cluster is cut off; the images."""
+def prepare() -> None:
+    """Everything that needs the network or takes long, before clusters are cut off."""
     check_machine()
-    with only_builder():
+    cache().mkdir(parents=True, exist_ok=True)
+    with locked(cache() / "lock", "another run to fill the cache"):
+        # Scratch folders of a run that was killed.
+        for left in (*cache().glob("tmp*"), *cache().glob("images/tmp*")):
+            shutil.rmtree(left, ignore_errors=True)
         build_all()
-        return archives()
-
-
-def begin(images: dict[str, Path]) -> None:
-    """Removes what a cluster that was killed has left, and makes room for the next one."""
-    clean_up()
-    running().mkdir(parents=True)
-    # The checkout may change while its cluster runs; the images stay those of its start.
-    _images_file().write_text(json.dumps({tag: str(path) for tag, path in images.items()}))
-
-
-def _images_file() -> Path:
-    return running() / "images.json"
+        # The checkout may change while a cluster runs; its images stay those of its start.
+        os.environ[IMAGES] = json.dumps({name: str(path) for name, path in archives().items()})
 
 
 class Cluster:
     """Control plane and nodes; only for processes inside of the sandbox."""
 
     def __init__(self, nodes: int = 2) -> None:
-        self.folder = running()
+        self.folder = Sandbox.around_us().folder
         self.logs = self.folder / "logs"
         self.logs.mkdir(parents=True, exist_ok=True)
         self.control_plane = ControlPlane(self.folder / "control-plane", self.logs)
@@ -108,7 +106,7 @@ class Cluster:
 
     def images(self) -> dict[str, Path]:
         """Archives by the names of their images."""
-        images: dict[str, str] = json.loads(_images_file().read_text())
+        images: dict[str, str] = json.loads(os.environ[IMAGES])
         return {name: Path(archive) for name, archive in images.items()}
 
     def stop(self) -> None:
@@ -162,7 +160,6 @@ class Cluster:
         return self.kubectl("apply", "-f", "-", text=json.dumps(listed))
 
     def _connect(self) -> None:
-        ip("link", "set", "lo", "up")
         ip("link", "add", BRIDGE, "type", "bridge")
         ip("address", "add", f"{ADDRESS}/16", "dev", BRIDGE)
         ip("link", "set", BRIDGE, "up")
@@ -175,18 +172,21 @@ class Cluster:
         return [sys.executable, "-m", "tests.e2e.nameserver", ADDRESS, SERVER, *files]
 
 
+HELD = Sandbox("held")
+
+
 def _hold(nodes: int) -> None:
     """Keeps a cluster until somebody ends this process."""
     with Cluster(nodes):
-        (running() / "ready").touch()
+        (HELD.folder / "ready").touch()
         signal.sigwait({signal.SIGTERM, signal.SIGINT})
 
 
-def _up(words: Iterable[str], lock: int, images: dict[str, Path]) -> None:
-    begin(images)
+def _up(words: Iterable[str], lock: int) -> None:
+    HELD.folder.mkdir(parents=True)
     started = time.monotonic()
-    with (running() / "hold.log").open("wb") as log:
-        held = start_inside(
+    with (HELD.folder / "hold.log").open("wb") as log:
+        held = HELD.start(
             [sys.executable, "-m", "tests.e2e.cluster", "hold", *words],
             lock,
             outlives_us=True,
@@ -195,35 +195,38 @@ def _up(words: Iterable[str], lock: int, images: dict[str, Path]) -> None:
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         )
-    (running() / "pid").write_text(str(held.pid))
-    while not (running() / "ready").exists():
+    _pid().write_text(str(held.pid))
+    while not (HELD.folder / "ready").exists():
         if held.poll() is not None:
-            print((running() / "hold.log").read_text(), file=sys.stderr)
-            _down()
+            print((HELD.folder / "hold.log").read_text(), file=sys.stderr)
+            HELD.clean_up()
             raise SystemExit("e2e: the cluster did not start")
         time.sleep(0.2)
     print(f"e2e: up after {time.monotonic() - started:.0f} s", file=sys.stderr)
 
 
+def _pid() -> Path:
+    return HELD.folder / "pid"
+
+
 def _down() -> None:
-    pid = running() / "pid"
-    if pid.exists():
-        try:
-            os.kill(int(pid.read_text()), signal.SIGKILL)
-        except ProcessLookupError:
-            pass  # it has ended by itself; its files have not
-        await_true("the sandbox is gone", lambda: not Path("/proc", pid.read_text()).exists())
-    clean_up()
+    if _pid().exists():
+        with contextlib.suppress(ProcessLookupError):  # it has ended by itself; its files have not
+            os.kill(int(_pid().read_text()), signal.SIGKILL)
+    with HELD.used():
+        print("e2e: down", file=sys.stderr)
 
 
 def _shell(words: list[str]) -> int:
     """A shell, or one command, inside of the sandbox."""
-    unshare = (running() / "pid").read_text()
+    if not _pid().exists():
+        raise SystemExit("e2e: no cluster is up; `up` starts one")
+    unshare = _pid().read_text()
     first = Path(f"/proc/{unshare}/task/{unshare}/children").read_text().split()[0]
     folders = ":".join(sorted({str(path.parent) for path in binaries().values()}))
     environment = {
         **os.environ,
-        "KUBECONFIG": str(running() / "control-plane/pki/admin.kubeconfig"),
+        "KUBECONFIG": str(HELD.folder / "control-plane/pki/admin.kubeconfig"),
         "PATH": f"{folders}:{os.environ['PATH']}",
     }
     spaces = ("--mount", "--net", "--pid", "--ipc", "--uts", "--wd")
@@ -234,11 +237,11 @@ def _shell(words: list[str]) -> int:
 def main() -> None:
     match sys.argv[1:]:
         case ["up", *words]:
-            if (running() / "pid").exists():
+            if _pid().exists():
                 raise SystemExit("e2e: a cluster is up already; `down` ends it")
-            images = prepare()
-            with only_cluster() as lock:
-                _up(words, lock, images)
+            prepare()
+            with HELD.used() as lock:
+                _up(words, lock)
         case ["down"]:
             _down()
         case ["shell", *words]:

@@ -11,9 +11,10 @@ if TYPE_CHECKING:
     from tests.e2e.installation import Installation
     from tests.e2e.workloads import Workloads
 
-INSIDE = os.environ.get("ALIQUOT_E2E") == "1"
+# The name of the sandbox that we are in.
+INSIDE = "ALIQUOT_E2E" in os.environ
 
-collect_ignore_glob = [] if INSIDE else ["test_*.py"]
+collect_ignore_glob = [] if INSIDE else ["*/test_*.py"]
 
 
 @pytest.fixture(scope="session")

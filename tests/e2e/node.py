@@ -11,7 +11,7 @@ from tests.e2e.certificates import Authority
 from tests.e2e.controlplane import ADDRESS, CLUSTER_DOMAIN, SERVER
 from tests.e2e.daemons import Daemon
 from tests.e2e.machine import Machine
-from tests.e2e.sandbox import CGROUP, make_group, remove_group
+from tests.e2e.sandbox import Sandbox, make_group, remove_group
 
 __all__ = ["PAUSE_IMAGE", "PODS", "Node"]
 
@@ -30,7 +30,7 @@ class Node:
         self.authority = authority
         self.pods = f"10.88.{number}.0/24"
         self.machine = Machine(self.name, f"10.77.0.{10 + number}", self.folder, logs)
-        self.cgroup = f"{CGROUP}/{self.name}"
+        self.cgroup = f"{Sandbox.around_us().group}/{self.name}"
         self._programs = binaries()
         self._daemons: tuple[Daemon, ...] = ()
         self._write_settings()

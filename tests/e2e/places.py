@@ -1,9 +1,9 @@
-"""Where the harness keeps what is expensive to make, and where a running cluster has its files."""
+"""Where the harness keeps what is expensive to make."""
 
 import os
 from pathlib import Path
 
-__all__ = ["CHECKOUT", "cache", "running"]
+__all__ = ["CHECKOUT", "cache"]
 
 CHECKOUT = Path(__file__).parents[2].resolve()
 
@@ -14,8 +14,3 @@ def cache() -> Path:
         return Path(named)
     home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(home) / "aliquot-e2e"
-
-
-def running() -> Path:
-    """Disks, logs and certificates of the cluster that runs now; there is one at a time."""
-    return cache() / "running"

@@ -114,7 +114,7 @@ def _room_problems() -> Iterator[str]:
     [available] = re.findall(r"^MemAvailable:\s+(\d+) kB", facts, re.MULTILINE)
     if int(available) * 1024 < MEMORY_BYTES:
         yield (
-            f"{int(available) / (1 << 20):.1f} GiB of memory are available, and a cluster needs "
+            f"{int(available) / (1 << 20):.1f} GiB of memory are available, and test clusters need "
             f"{MEMORY_BYTES // GIB} GiB. End other programs."
         )
 

@@ -1,4 +1,8 @@
-"""The namespaces that hold a whole cluster: ending the first process in them ends everything."""
+"""The namespaces that hold a whole cluster: ending the first process in them ends everything.
+
+`python -m tests.e2e.sandbox NAME OPTIONS` is a Python inside of a sandbox, from its making to the
+removal of what it leaves; pytest's workers are started so.
+"""
 
 import contextlib
 import fcntl
@@ -11,48 +15,92 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.e2e.places import CHECKOUT, cache, running
+from tests.e2e.places import CHECKOUT, cache
 
-__all__ = [
-    "CGROUP",
-    "CGROUPS",
-    "clean_up",
-    "make_group",
-    "only_builder",
-    "only_cluster",
-    "remove_group",
-    "start_inside",
-]
+__all__ = ["CGROUPS", "ENDS_WITH_US", "Sandbox", "locked", "make_group", "remove_group"]
 
-CGROUP = "aliquot-e2e"
 CGROUPS = Path("/sys/fs/cgroup")
 GROUP_PATIENCE_S = 20.0
-MACHINE_LOCK = Path("/run/aliquot-e2e.lock")
+HIGHEST_WEIGHT = 10_000
+"""That both versions of control groups take."""
+ENDS_WITH_US = ("setpriv", "--pdeathsig=KILL", "--")
+"""Before a command whose starter may be killed."""
+INSIDE = "ALIQUOT_E2E"
+"""In the environment of what runs in a sandbox: the sandbox's name."""
+
+
+class Sandbox:
+    """Has the same files and groups whoever uses it, and so one user at a time."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.folder = cache() / "running" / name
+        """Disks, logs and certificates of the cluster inside."""
+        self.group = f"aliquot-e2e-{name}"
+
+    @classmethod
+    def around_us(cls) -> "Sandbox":
+        return cls(os.environ[INSIDE])
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[int]:
+        """Empty, and nobody else's. Gives the lock's descriptor: what runs inside inherits it, so
+        that a cluster whose starter was killed keeps the lock until the last of it is gone."""
+        lock = Path(f"/run/{self.group}.lock")
+        with locked(lock, f"the test cluster {self.name} to end") as descriptor:
+            self.clean_up()
+            yield descriptor
+
+    def start(
+        self, command: Sequence[str], lock: int, *, outlives_us: bool = False, **options: Any
+    ) -> "subprocess.Popen[bytes]":
+        """Runs a command as the first process of new namespaces, which end with it or with us."""
+        make_group(self.group)
+        started: subprocess.Popen[bytes] = subprocess.Popen(
+            [
+                *(() if outlives_us else ENDS_WITH_US),
+                *("unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork"),
+                *("--kill-child", "--mount-proc", "--propagation=private", "--"),
+                *("sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command),
+            ],
+            cwd=CHECKOUT,
+            env={**os.environ, INSIDE: self.name, "PYTHONUNBUFFERED": "1"},
+            pass_fds=(lock,),
+            **options,
+        )
+        return started
+
+    @contextlib.contextmanager
+    def preferred(self) -> Iterator[None]:
+        """Its pods run before everything else that wants a processor, other clusters included."""
+        weights = [
+            file
+            for name in ("cpu.shares", "cpu.weight")
+            for controller in _hierarchies()
+            if (file := controller / self.group / name).exists()
+        ]
+        before = [file.read_text() for file in weights]
+        for file in weights:
+            file.write_text(str(HIGHEST_WEIGHT))
+        try:
+            yield
+        finally:
+            for file, weight in zip(weights, before, strict=True):
+                file.write_text(weight)
+
+    def clean_up(self) -> None:
+        """What outlives the namespaces: control groups and files. Only logs are kept."""
+        remove_group(self.group)
+        if (self.folder / "logs").exists():
+            kept = cache() / "logs" / self.name
+            shutil.rmtree(kept, ignore_errors=True)
+            shutil.copytree(self.folder / "logs", kept)
+        shutil.rmtree(self.folder, ignore_errors=True)
 
 
 @contextlib.contextmanager
-def only_builder() -> Iterator[None]:
-    """One at a time makes what a cache lacks; the next one finds it made."""
-    cache().mkdir(parents=True, exist_ok=True)
-    with _locked(cache() / "lock", "another run to fill the cache"):
-        # Scratch folders of a run that was killed.
-        for left in (*cache().glob("tmp*"), *cache().glob("images/tmp*")):
-            shutil.rmtree(left, ignore_errors=True)
-        yield
-
-
-@contextlib.contextmanager
-def only_cluster() -> Iterator[int]:
-    """One at a time on a machine, whatever cache it uses: control groups have fixed names.
-
-    Gives the lock's descriptor. What runs inside of the namespaces inherits it, so that a cluster
-    whose starter was killed keeps the lock until the last of it is gone."""
-    with _locked(MACHINE_LOCK, "another test cluster on this machine to end") as lock:
-        yield lock
-
-
-@contextlib.contextmanager
-def _locked(path: Path, awaited: str) -> Iterator[int]:
+def locked(path: Path, awaited: str) -> Iterator[int]:
+    """One process at a time; says what it waits for."""
     with path.open("w") as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -60,26 +108,6 @@ def _locked(path: Path, awaited: str) -> Iterator[int]:
             print(f"e2e: waiting for {awaited}", file=sys.stderr, flush=True)
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield lock.fileno()
-
-
-def start_inside(
-    command: Sequence[str], lock: int, *, outlives_us: bool = False, **options: Any
-) -> "subprocess.Popen[bytes]":
-    """Runs a command as the first process of new namespaces, which end with it or with us."""
-    make_group(CGROUP)
-    ends_with_us = () if outlives_us else ("setpriv", "--pdeathsig=KILL", "--")
-    started: subprocess.Popen[bytes] = subprocess.Popen(
-        [
-            *ends_with_us,
-            *("unshare", "--mount", "--net", "--pid", "--ipc", "--uts", "--fork", "--kill-child"),
-            *("--mount-proc", "--propagation=private", "--", *command),
-        ],
-        cwd=CHECKOUT,
-        env={**os.environ, "ALIQUOT_E2E": "1", "PYTHONUNBUFFERED": "1"},
-        pass_fds=(lock,),
-        **options,
-    )
-    return started
 
 
 def make_group(name: str) -> None:
@@ -91,15 +119,6 @@ def make_group(name: str) -> None:
         for file in ("cpuset.cpus", "cpuset.mems"):
             if (group / file).exists() and not (group / file).read_text().strip():
                 (group / file).write_text((group.parent / file).read_text())
-
-
-def clean_up(keep_logs: Path | None = None) -> None:
-    """What outlives the namespaces: control groups and files."""
-    remove_group(CGROUP)
-    if keep_logs is not None and (running() / "logs").exists():
-        shutil.rmtree(keep_logs, ignore_errors=True)
-        shutil.copytree(running() / "logs", keep_logs)
-    shutil.rmtree(running(), ignore_errors=True)
 
 
 def _hierarchies() -> list[Path]:
@@ -128,3 +147,20 @@ def remove_group(name: str) -> None:
                     print(f"e2e: the control group {folder} stays: {error}", file=sys.stderr)
                     break
                 time.sleep(0.05)
+
+
+def main() -> int:
+    name, *options = sys.argv[1:]
+    sandbox = Sandbox(name)
+    with sandbox.used() as lock:
+        inside = sandbox.start([sys.executable, *options], lock)
+        try:
+            return inside.wait()
+        finally:
+            inside.kill()
+            inside.wait()
+            sandbox.clean_up()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tests.e2e.installation import Installation
+from tests.e2e.sandbox import Sandbox
 
 __all__ = ["assert_shares"]
 
@@ -31,6 +32,11 @@ class Span:
 def assert_shares(installed: Installation, asked: Mapping[str, int]) -> None:
     """That these pods, which never stop working, get what they asked for, within a point. Passing a
     share would be wrong in any span; missing it in every span in which programs could run."""
+    with Sandbox.around_us().preferred():
+        _assert_shares(installed, asked)
+
+
+def _assert_shares(installed: Installation, asked: Mapping[str, int]) -> None:
     spans: list[Span] = []
     deadline = time.monotonic() + PATIENCE_S
     while sum(span.waited < WAITED_PART for span in spans) < SPANS:

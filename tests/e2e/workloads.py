@@ -20,10 +20,12 @@ def pod(
     *actions: str,
     memory: str | int | None = None,
     compute: int | None = None,
+    cpu: str | None = None,
     annotations: Mapping[str, str] | None = None,
     **spec: Any,
 ) -> dict[str, Any]:
-    """A pod of one container with the test's CUDA program; annotations without our prefix."""
+    """A pod of one container with the test's CUDA program; annotations without our prefix. Without
+    `cpu`, it has processors only when nobody else wants them."""
     asked = {names.MEMORY_RESOURCE: memory, names.COMPUTE_RESOURCE: compute}
     limits = {name: str(amount) for name, amount in asked.items() if amount is not None}
     return {
@@ -45,7 +47,7 @@ def pod(
                     "image": CLIENT_IMAGE,
                     "imagePullPolicy": "Never",
                     "args": list(actions),
-                    "resources": {"limits": limits},
+                    "resources": {"limits": limits, "requests": {"cpu": cpu} if cpu else {}},
                 }
             ],
             **spec,
@@ -116,11 +118,18 @@ class Workloads:
     def describe(self, name: str) -> str:
         return self.cluster.kubectl("describe", "pod", name, check=False)
 
-    def await_description(self, name: str, text: str, patience_s: float = PATIENCE_S) -> None:
+    def await_description(self, name: str, text: str) -> None:
+        """As a user finds it, but kubectl is asked only when it will find it."""
         try:
-            await_true(f"{name}: {text}", lambda: text in self.describe(name), patience_s)
+            await_true(f"{name}: {text}", lambda: self._is_told(name, text))
         except TimeoutError as error:
             raise TimeoutError(f"{error}\n{self.describe(name)}") from None
+        described = self.describe(name)
+        assert text in described, described
+
+    def _is_told(self, name: str, text: str) -> bool:
+        events = self.cluster.api.events(name)
+        return any(text == each["reason"] or text in each["message"] for each in events)
 
     def await_line(self, name: str, key: str, patience_s: float = PATIENCE_S) -> Any:
         """The last that the pod's program printed under `key`."""

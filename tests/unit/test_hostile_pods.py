@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from tests.e2e.test_hostile import NO_GPU, PREVENTED, REPORTED
+from tests.e2e.attacks import NO_GPU, PREVENTED, REPORTED
 
 PAGE = Path(__file__).parents[2] / "docs/security.md"
 

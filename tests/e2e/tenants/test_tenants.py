@@ -47,7 +47,8 @@ def test_a_broken_gpu_is_taken_out_and_comes_back(
 
 def test_a_running_pod_grows_and_shrinks(installed: Installation, workloads: Workloads) -> None:
     """In two processes that know nothing of it: one watches its memory, one works."""
-    resized = pod("resized", memory="2Gi", compute=20, annotations={"compute-policy": "fixed"})
+    fixed = {"compute-policy": "fixed"}
+    resized = pod("resized", memory="2Gi", compute=20, cpu="500m", annotations=fixed)
     both = "client watch & exec client burn"
     resized["spec"]["containers"][0] |= {"command": ["sh", "-c", both]}
     workloads.start(resized)

@@ -4,6 +4,7 @@ import json
 import re
 import subprocess
 import sys
+from typing import Any
 
 import pytest
 
@@ -21,10 +22,13 @@ EXAMPLES = list((CHECKOUT / "deploy/examples").glob("*.yaml"))
 
 
 def test_two_pods_share_one_gpu(installed: Installation, workloads: Workloads) -> None:
-    fixed = {"compute-policy": "fixed", "placement": "pack"}
+    fixed: dict[str, Any] = {
+        "annotations": {"compute-policy": "fixed", "placement": "pack"},
+        "cpu": "500m",
+    }
     workloads.start(
-        pod("a", "see", "fill", "burn", memory="1Gi", compute=30, annotations=fixed),
-        pod("b", "see", "fill", "burn", memory="2Gi", compute=60, annotations=fixed),
+        pod("a", "see", "fill", "burn", memory="1Gi", compute=30, **fixed),
+        pod("b", "see", "fill", "burn", memory="2Gi", compute=60, **fixed),
     )
     for name, gib in (("a", 1), ("b", 2)):
         (seen,) = workloads.await_line(name, "see")

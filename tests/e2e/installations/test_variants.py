@@ -12,6 +12,7 @@ import pytest
 import yaml
 
 from deploy import chart
+from tests.e2e.attacks import BEYOND_CAP, OWN_LOADER, hostile_pod
 from tests.e2e.binaries import binaries
 from tests.e2e.cluster import Cluster
 from tests.e2e.hardware import STATE, equip, unequip
@@ -20,7 +21,6 @@ from tests.e2e.installation import NAMESPACE, Installation
 from tests.e2e.instructions import INSTALL_PAGE, kubectl_commands
 from tests.e2e.node import Node
 from tests.e2e.places import CHECKOUT
-from tests.e2e.test_hostile import BEYOND_CAP, OWN_LOADER, hostile_pod
 from tests.e2e.workloads import Workloads, pod
 
 GIB_IN_MIB = 1024
