@@ -26,7 +26,7 @@ class Fixed:
     def header(self) -> str:
         return self.text
 
-    def replace(self, refused: str) -> str:
+    def replace(self, _: str, /) -> str:
         return ""
 
 
@@ -48,7 +48,7 @@ class TokenFile:
     def header(self) -> str:
         return f"Bearer {self._token or self._read()}"
 
-    def replace(self, refused: str) -> str:
+    def replace(self, refused: str, /) -> str:
         found = f"Bearer {self._read()}"
         return found if found != refused else ""
 
@@ -83,7 +83,7 @@ class Plugin:
                 self._token = self._ask()
             return f"Bearer {self._token}"
 
-    def replace(self, refused: str) -> str:
+    def replace(self, refused: str, /) -> str:
         with self._guard:
             if refused == f"Bearer {self._token}":
                 self._token = ""

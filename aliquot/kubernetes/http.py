@@ -33,7 +33,7 @@ class Authentication(Protocol):
 
     def header(self) -> str: ...
 
-    def replace(self, refused: str) -> str:
+    def replace(self, refused: str, /) -> str:
         """Another header than this one, which the server did not take; empty if there is none."""
 
 
