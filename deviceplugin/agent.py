@@ -11,6 +11,7 @@ from deviceplugin.booking.allocator import Allocator, ContainerAllocation
 from deviceplugin.booking.errors import StartDelayed, StartRefused
 from deviceplugin.booking.journal import Journal, JournalError
 from deviceplugin.booking.sharing import Sharing
+from deviceplugin.breaches import BreachReports
 from deviceplugin.clusterside import NoPods, connect_cluster
 from deviceplugin.container.files import ContainerFiles, UsageStore
 from deviceplugin.container.gpuaccess import GpuAccess, SimulatedAccess, choose_access
@@ -28,7 +29,6 @@ from deviceplugin.telemetry.metrics import CONTENT_TYPE, Metrics
 from deviceplugin.telemetry.sample import Sampler
 from deviceplugin.telemetry.view import NOTE_S, Viewer
 from deviceplugin.telemetry.web import Page, Web, text_page
-from deviceplugin.tenants.judgement import Breach, Kind
 from deviceplugin.tenants.watch import TenantWatch
 from deviceplugin.thrift import give_back
 
@@ -99,7 +99,7 @@ class Agent:
             lambda: [gpu.uuid for gpu in self._picture.hardware.gpus],
             self._allocator.allocations,
             lambda: (settings.state_dir / "lib").glob("*.so"),
-            self._report,
+            BreachReports(self._counts, self._cluster, settings.breach == "evict").report,
             is_excused=self._is_excused,
         )
         sampler = Sampler(
@@ -235,15 +235,6 @@ class Agent:
                     self._url(),
                 )
             )
-
-    def _report(self, breach: Breach) -> None:
-        key = breach.tenant.key if breach.tenant is not None else None
-        names = (key.namespace, key.pod, key.container) if key is not None else ("", "", "")
-        self._counts.breach(breach.kind.value, *names)
-        if self._cluster is not None and breach.pod_uid:
-            self._cluster.tell_pod(breach.pod_uid, "GpuLimitBreached", breach.text)
-            if self._settings.breach == "evict" and breach.kind is Kind.OVER_CAP:
-                self._cluster.evict(breach.pod_uid, breach.text)
 
     def _is_excused(self, allocation: ContainerAllocation) -> bool:
         """Whether its pod may go, and goes, without the shim."""

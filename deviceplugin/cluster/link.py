@@ -30,6 +30,8 @@ __all__ = ["ClusterLink", "Node"]
 log = logging.getLogger(__name__)
 
 COMPONENT = "aliquot-agent"
+UNTOLD_MOST = 256
+"""Of how many pods that the API server has not shown yet something is kept to be said."""
 _REFRESH = "comparing what pods have"
 
 
@@ -61,6 +63,7 @@ class ClusterLink:
         self._publisher = InventoryPublisher(client, node.name, self._writer)
         self._inventory: NodeInventory | None = None
         self._answers: dict[str, str] = {}
+        self._untold: dict[str, list[Callable[[], None]]] = {}
         self._guard = threading.Lock()
 
     def start(self) -> None:
@@ -93,6 +96,11 @@ class ClusterLink:
         else:
             self._errands.submit(f"{_REFRESH}: {pod_uid}", lambda: self._refresh_one(pod_uid))
 
+    def name_of(self, pod_uid: str) -> tuple[str, str] | None:
+        """Namespace and name of a pod, by the uid that the kubelet knows."""
+        known = self.pods.by_uid(pod_uid)
+        return (known.view.namespace, known.view.name) if known is not None else None
+
     def tell_pod(
         self,
         pod_uid: str,
@@ -100,10 +108,11 @@ class ClusterLink:
         message: str,
         type: EventType = "Warning",  # noqa: A002 (as Kubernetes calls it)
     ) -> None:
-        """By the uid that the kubelet knows; a pod that the API server has not shown is skipped."""
-        known = self.pods.by_uid(pod_uid)
+        """By the uid that the kubelet knows; of a pod that the API server has not shown yet, when
+        it does."""
+        known = self._known(pod_uid, lambda: self.tell_pod(pod_uid, reason, message, type))
         if known is None:
-            log.info("no event on pod %s, which the API server does not show: %s", pod_uid, message)
+            log.info("no event yet on pod %s, which no API server shows: %s", pod_uid, message)
             return
         about = pod_reference(known.view.namespace, known.view.name, known.api_uid)
         self.events.emit(about, reason, message, type)
@@ -118,7 +127,7 @@ class ClusterLink:
 
     def evict(self, pod_uid: str, why: str) -> None:
         """Tries until the pod is gone or its disruption budget lets it go."""
-        known = self.pods.by_uid(pod_uid)
+        known = self._known(pod_uid, lambda: self.evict(pod_uid, why))
         if known is None or known.is_finished:
             return
         view = known.view
@@ -128,8 +137,29 @@ class ClusterLink:
             lambda: evict(self._client, view.namespace, view.name, known.api_uid),
         )
 
+    def _known(self, pod_uid: str, later: Callable[[], None]) -> KnownPod | None:
+        """The pod; where it is not known yet, `later` is called when it is."""
+        known = self.pods.by_uid(pod_uid)
+        if known is not None:
+            return known
+        with self._guard:
+            self._untold.setdefault(pod_uid, []).append(later)
+            while len(self._untold) > UNTOLD_MOST:
+                del self._untold[next(iter(self._untold))]
+        if self.pods.by_uid(pod_uid) is not None:
+            # It came in between, and nobody will call us for it again.
+            self._catch_up(pod_uid)
+        return None
+
+    def _catch_up(self, pod_uid: str) -> None:
+        with self._guard:
+            untold = self._untold.pop(pod_uid, [])
+        for say in untold:
+            say()
+
     def _pod_changed(self, known: KnownPod) -> None:
         self._node.on_pod(known.view)
+        self._catch_up(known.view.uid)
         if known.view.resize:
             self._answer(known)
         self._publish_actual(known)
