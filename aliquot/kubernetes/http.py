@@ -143,7 +143,14 @@ class HttpClient:
 
         identity = self._identity()
         answer = ask(identity)
-        if answer.status == 401 and (other := self._identity(refused=identity)):
+        if answer.status != 401:
+            return answer
+        try:
+            other = self._identity(refused=identity)
+        except BaseException:
+            answer.close()
+            raise
+        if other:
             answer.close()
             answer = ask(other)
         return answer
