@@ -56,6 +56,7 @@ class Binding:
     prelude: str
     sources: tuple[str, ...]
     includes: tuple[str, ...]
+    flags: tuple[str, ...] = ()
     inputs: tuple[str, ...] = ()
 
     @property
@@ -97,10 +98,11 @@ def _compiler_version(command: tuple[str, ...]) -> str:
 
 def artifacts() -> list[Artifact]:
     """Everything there is to build; each part describes its own."""
+    from scheduler_ext.native import ARTIFACTS as OF_EXTENDER
     from shim.native import ARTIFACTS as OF_SHIM
     from simgpu.native import ARTIFACTS as OF_SIMULATOR
 
-    return [*OF_SHIM, *OF_SIMULATOR]
+    return [*OF_SHIM, *OF_EXTENDER, *OF_SIMULATOR]
 
 
 def build(artifact: Artifact, toolchain: Toolchain, into: Path = ROOT) -> bool:
@@ -166,14 +168,13 @@ def _compile(artifact: Artifact, toolchain: Toolchain, directory: Path) -> Path:
     flags = ["-std=gnu11", "-fPIC", "-fvisibility=hidden", *toolchain.flags]
     flags += [f"-I{ROOT / include}" for include in artifact.includes]
     link = ["-shared", "-Wl,-z,relro,-z,now", "-Wl,--as-needed"]
-    jobs = [(source, [*flags, *WARNINGS]) for source in sources]
+    jobs = [(source, [*flags, *WARNINGS, *artifact.flags]) for source in sources]
     if isinstance(artifact, Binding):
         glue = directory / (artifact.module.rpartition(".")[2] + ".c")
         _emit_binding(artifact, glue)
         # cffi's own output is not held to our warnings.
         jobs.append((glue, [*flags, f"-I{sysconfig.get_path('include')}"]))
     else:
-        jobs = [(source, [*options, *artifact.flags]) for source, options in jobs]
         # An unresolved symbol is a build error, not a crash in a user's container.
         link += ["-Wl,-z,defs", *artifact.link]
     objects = [directory / f"{number}.o" for number in range(len(jobs))]

@@ -13,17 +13,14 @@ from numpy.typing import NDArray
 
 from scheduler_ext.placement.cluster import Cluster
 from scheduler_ext.placement.devices import choose_devices
-from scheduler_ext.placement.holes import unlearned_hole_values
 from scheduler_ext.placement.policy import Scores
 from scheduler_ext.placement.request import Request
 from scheduler_ext.placement.workload import Lesson, Workload
-from scheduler_ext.placement.worth import Nodes, hole_worth, lost_by_all, lost_by_each
+from scheduler_ext.placement.worth import Worth
 
 # Blocks count in full when what is free in them falls below this part of the demand for them.
 _BLOCK_RESERVE = 0.1
 _LEAST_BLOCK_WEIGHT = 1 / 64
-# Rows scored at once: the working set of one batch stays in the processor's cache.
-_BATCH_ROWS = 256
 
 
 class Fragmentation:
@@ -38,7 +35,7 @@ class Fragmentation:
         self._capacity = 0.0
         self._weighed: Hashable = None
         self._block_weights: dict[int, float] = {}
-        self._unlearned = unlearned_hole_values()
+        self._worth = Worth(None)
 
     def observe(self, request: Request) -> None:
         self._workload.observe(request)
@@ -47,12 +44,10 @@ class Fragmentation:
         new_kinds = self._has_new_kinds(cluster)
         if new_kinds or self._workload.lesson_is_due:
             if self._workload.can_teach:
-                self._lesson = self._workload.learn(cluster)
-                self._lessons += 1
+                self._take_in(self._workload.learn(cluster))
             elif new_kinds:
                 # The old lesson does not know the new GPUs, and there is nothing to draw one from.
-                self._lesson = None
-                self._lessons += 1
+                self._take_in(None)
         if self._lesson:
             self._weigh_blocks(cluster, self._lesson)
         return (self._lessons, tuple(sorted(self._block_weights.items())))
@@ -64,42 +59,17 @@ class Fragmentation:
         request: Request,
         eligible: NDArray[np.bool_],
     ) -> Scores:
-        if len(rows) <= _BATCH_ROWS:
-            return self._score_batch(cluster, rows, request, eligible)
-        batches = [
-            self._score_batch(cluster, rows[batch], request, eligible[batch])
-            for start in range(0, len(rows), _BATCH_ROWS)
-            for batch in [slice(start, start + _BATCH_ROWS)]
-        ]
-        return Scores(
-            np.concatenate([batch.cost for batch in batches]),
-            np.concatenate([batch.devices for batch in batches]),
-            np.concatenate([batch.weakest_link for batch in batches]),
-        )
-
-    def _score_batch(
-        self,
-        cluster: Cluster,
-        rows: NDArray[np.int64],
-        request: Request,
-        eligible: NDArray[np.bool_],
-    ) -> Scores:
-        lesson, blocks = self._lesson, self._block_weights
-        before = Nodes.of(cluster, rows)
-        candidates = before.after(request, eligible)
-        device_cost = self._hole_worth(before) - self._hole_worth(candidates)
-        if request.gpus == 1 and lesson:
-            device_cost += lost_by_each(lesson, blocks, before, candidates, eligible)
+        device_cost = self._worth.lost_by_each(cluster, rows, request, eligible)
         chosen, weakest = choose_devices(cluster, rows, request, eligible, device_cost)
         cost = np.where(chosen, device_cost, 0.0).sum(axis=1)
-        if request.gpus != 1 and lesson:
-            cost += lost_by_all(lesson, blocks, before, before.after(request, chosen))
+        if request.gpus != 1:
+            cost += self._worth.lost_by_all(cluster, rows, request, chosen)
         return Scores(cost, chosen, weakest)
 
-    def _hole_worth(self, nodes: Nodes) -> NDArray[np.float64]:
-        if self._lesson:
-            return hole_worth(self._lesson, nodes)
-        return self._unlearned.of(nodes.compute, nodes.memory_milli)
+    def _take_in(self, lesson: Lesson | None) -> None:
+        self._lesson = lesson
+        self._worth = Worth(lesson)
+        self._lessons += 1
 
     def _has_new_kinds(self, cluster: Cluster) -> bool:
         """A lesson covers the GPU kinds it was drawn for; nodes that come and go are no reason."""
@@ -125,3 +95,4 @@ class Fragmentation:
             old = self._block_weights.get(gpus, 1.0)
             if not 0.75 * old <= ratio < 2.5 * old:
                 self._block_weights[gpus] = float(2.0 ** np.floor(np.log2(ratio)))
+        self._worth.weigh_blocks(self._block_weights)

@@ -19,46 +19,34 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class HoleValues:
-    """Values in milli GPU: of free compute and free memory, or of the smaller of both if `flat`."""
+    """Values in milli GPU: a line for free compute, a column for free memory, in steps of so many
+    thousandths; with a single column, of the smaller of both."""
 
     table: NDArray[np.float64]
-    flat: bool
-
-    def of(
-        self, compute_milli: NDArray[np.int64], memory_milli: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        # A hole is rounded down: what is not there has no value. The tiny lift keeps whole
-        # numbers that went through a division from falling below themselves.
-        memory = np.floor(memory_milli + 1e-6).astype(np.int64)
-        if self.flat:
-            where = np.minimum(compute_milli, memory)
-        else:
-            step = _TWO_DIMENSIONAL_STEP_MILLI
-            where = compute_milli // step * self.table.shape[1] + memory // step
-        values: NDArray[np.float64] = self.table.take(where)
-        return values
+    step: int
 
 
 def unlearned_hole_values() -> HoleValues:
     """Convex, so that the tightest hole is the cheapest: best fit, until sizes were seen."""
     milli = np.arange(FULL_MILLI + 1, dtype=np.float64)
-    return HoleValues((milli * milli / FULL_MILLI)[:, None], flat=True)
+    return HoleValues((milli * milli / FULL_MILLI)[:, None], step=1)
 
 
 def learned_hole_values(sizes_milli: NDArray[np.int64], demand: NDArray[np.float64]) -> HoleValues:
     """Sizes are rows of (compute, memory) in milli, 1 to 1000; demand counts GPUs asked for."""
     flat = bool((sizes_milli[:, 0] == sizes_milli[:, 1]).all())
+    step = 1 if flat else _TWO_DIMENSIONAL_STEP_MILLI
     if flat:
         steps = np.stack([sizes_milli[:, 0], np.zeros(len(sizes_milli), dtype=np.int64)], axis=1)
         shape = (FULL_MILLI + 1, 1)
     else:
-        steps = -(-sizes_milli // _TWO_DIMENSIONAL_STEP_MILLI)
-        shape = (FULL_MILLI // _TWO_DIMENSIONAL_STEP_MILLI + 1,) * 2
+        steps = -(-sizes_milli // step)
+        shape = (FULL_MILLI // step + 1,) * 2
     # Sizes that round to the same steps are one size; a basis cannot hold the same column twice.
     steps, where = np.unique(steps, axis=0, return_inverse=True)
     together = np.zeros(len(steps))
     np.add.at(together, where.ravel(), demand)
-    return HoleValues(FULL_MILLI * _priced_holes(steps, together, shape), flat)
+    return HoleValues(FULL_MILLI * _priced_holes(steps, together, shape), step)
 
 
 def _priced_holes(

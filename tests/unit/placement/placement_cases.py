@@ -5,12 +5,20 @@ from itertools import combinations
 from hypothesis import strategies as st
 
 from scheduler_ext.placement import Cluster, Gpu, Link, Node, Request
+from scheduler_ext.placement.holes import HoleValues
 
 MODELS = ("A", "B")
 
 
 def uniform_links(count: int, link: Link) -> tuple[tuple[Link, ...], ...]:
     return tuple(tuple(link for _ in range(count)) for _ in range(count))
+
+
+def hole_value(values: HoleValues, compute_milli: int, memory_milli: int) -> float:
+    compute, memory = compute_milli // values.step, memory_milli // values.step
+    if values.table.shape[1] == 1:
+        compute, memory = min(compute, memory), 0
+    return float(values.table[compute, memory])
 
 
 @st.composite

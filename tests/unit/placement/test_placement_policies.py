@@ -4,7 +4,7 @@ import numpy as np
 
 from scheduler_ext.placement import Cluster, Gpu, Link, Node, Placer, Request, policy_named
 from scheduler_ext.placement.holes import learned_hole_values, unlearned_hole_values
-from tests.unit.placement.placement_cases import uniform_links
+from tests.unit.placement.placement_cases import hole_value, uniform_links
 
 
 def cluster_of(*models: str, gpus: int = 1, cpu_milli: int = 64_000) -> Cluster:
@@ -126,25 +126,23 @@ def test_links_come_before_cost_between_nodes() -> None:
 def test_holes_are_worth_what_the_sizes_seen_can_fill() -> None:
     sizes = np.array([[810, 810], [470, 470], [1000, 1000]])
     values = learned_hole_values(sizes, np.array([50.0, 100.0, 100.0]))
-    holes = np.array([190, 530, 1000])
-    worth = values.of(holes, holes.astype(np.float64))
-    assert worth.round().tolist() == [0, 500, 1000]
+    worth = [round(hole_value(values, free, free)) for free in (190, 530, 1000)]
+    assert worth == [0, 500, 1000]
 
 
 def test_the_worth_of_a_hole_depends_on_how_many_could_fill_it() -> None:
     sizes = np.array([[600, 600], [400, 400], [400, 400]])
-    hole = (np.array([400]), np.array([400.0]))
-    few = learned_hole_values(sizes, np.array([100.0, 5.0, 5.0])).of(*hole)
-    many = learned_hole_values(sizes, np.array([10.0, 50.0, 50.0])).of(*hole)
-    assert few.round().tolist() == [0]
-    assert many.round().tolist() == [500]
+    few = learned_hole_values(sizes, np.array([100.0, 5.0, 5.0]))
+    many = learned_hole_values(sizes, np.array([10.0, 50.0, 50.0]))
+    assert round(hole_value(few, 400, 400)) == 0
+    assert round(hole_value(many, 400, 400)) == 500
 
 
 def test_hole_values_know_memory_apart_from_compute() -> None:
     sizes = np.array([[200, 500], [1000, 1000]])
     values = learned_hole_values(sizes, np.array([50.0, 10.0]))
-    compute, memory = np.array([800, 800, 150]), np.array([500.0, 490.0, 1000.0])
-    assert values.of(compute, memory).round().tolist() == [500, 0, 0]
+    holes = [(800, 500), (800, 490), (150, 1000)]
+    assert [round(hole_value(values, *hole)) for hole in holes] == [500, 0, 0]
 
 
 def test_hole_values_never_fall_with_more_room() -> None:

@@ -1,4 +1,6 @@
-"""The vectorised worth of nodes is the one a loop over devices and classes finds."""
+"""The compiled worth of nodes is the one a plain loop over devices and classes finds."""
+
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -15,15 +17,10 @@ from scheduler_ext.placement import (
     policy_named,
 )
 from scheduler_ext.placement.workload import Lesson, Workload
-from scheduler_ext.placement.worth import (
-    BLOCK_WEIGHT,
-    GATHER_WEIGHT,
-    STRANDED_SCALE_MILLI,
-    Nodes,
-    lost_by_all,
-    lost_by_each,
-)
-from tests.unit.placement.placement_cases import node_lists, requests
+from scheduler_ext.placement.worth import Worth
+from tests.unit.placement.placement_cases import hole_value, node_lists, requests
+
+SCARCITY_WEIGHT, STRANDED_SCALE_MILLI, BLOCK_WEIGHT, GATHER_WEIGHT = 0.75, 4000.0, 0.5, 2.0
 
 
 def plain_loss(cluster: Cluster, lesson: Lesson, blocks: dict[int, float], row: int) -> float:
@@ -65,6 +62,19 @@ def plain_loss(cluster: Cluster, lesson: Lesson, blocks: dict[int, float], row: 
     return free - (used / weights if weights else 0.0) + stranded - block_worth
 
 
+def plain_holes(cluster: Cluster, lesson: Lesson, row: int) -> float:
+    """What a node's holes are worth, each by itself."""
+    worth = 0.0
+    for device in np.flatnonzero(cluster.model[row] >= 0).tolist():
+        total = int(cluster.gpu_memory[row, device])
+        memory_milli = 1000 * int(cluster.gpu_memory_free[row, device]) // total
+        compute_milli = int(cluster.compute_free_milli[row, device])
+        scarcity = float(lesson.scarcity[cluster.model[row, device]])
+        value = hole_value(lesson.holes[total], compute_milli, memory_milli)
+        worth += value * (1 + SCARCITY_WEIGHT * scarcity)
+    return worth
+
+
 @settings(max_examples=60, deadline=None, derandomize=True)
 @given(
     nodes=node_lists(),
@@ -72,7 +82,7 @@ def plain_loss(cluster: Cluster, lesson: Lesson, blocks: dict[int, float], row: 
     booked=st.integers(0, 30),
     request=requests(),
 )
-def test_the_arrays_find_what_a_loop_finds(
+def test_c_finds_what_a_loop_finds(
     nodes: list[Node], seen: list[Request], booked: int, request: Request
 ) -> None:
     cluster = Cluster(nodes)
@@ -88,31 +98,71 @@ def test_the_arrays_find_what_a_loop_finds(
     blocks = {gpus: 1 / gpus for gpus in lesson.block_demand}
     rows = np.arange(cluster.rows)
     eligible = eligible_devices(cluster, rows, request)
-    before = Nodes.of(cluster, rows)
-    each = lost_by_each(lesson, blocks, before, before.after(request, eligible), eligible)
+    worth = Worth(lesson)
+    worth.weigh_blocks(blocks)
+    alone = replace(request, gpus=1) if request.gpus else request
+    each = worth.lost_by_each(cluster, rows, alone, eligible)
     for row in rows.tolist():
-        one = Request(
-            request.cpu_milli,
-            request.memory_mib,
-            1,
-            request.compute_milli or 1,
-            request.gpu_memory_units,
-        )
+        assert not each[row][~eligible[row]].any()
         if not request.gpus or cluster.cpu_free_milli[row] < request.cpu_milli:
             continue
         if cluster.memory_free_mib[row] < request.memory_mib:
             continue
         for device in np.flatnonzero(eligible[row]).tolist():
             was = plain_loss(cluster, lesson, blocks, row)
-            cluster.take(row, (device,), one)
+            holes_were = plain_holes(cluster, lesson, row)
+            cluster.take(row, (device,), alone)
             expected = plain_loss(cluster, lesson, blocks, row) - was
-            cluster.give(row, (device,), one)
+            holes = holes_were - plain_holes(cluster, lesson, row)
+            cluster.give(row, (device,), alone)
             only = np.zeros_like(eligible)
             only[row, device] = True
-            together = lost_by_all(lesson, blocks, before, before.after(request, only))
-            # Sums of some thousand milli in 32 bit: three decimals is what they carry.
-            assert each[row, device] == pytest.approx(expected, abs=0.02)
-            assert together[row] == pytest.approx(expected, abs=0.02)
+            together = worth.lost_by_all(cluster, rows, alone, only)
+            several = worth.lost_by_each(cluster, rows, replace(alone, gpus=2), only)
+            assert each[row, device] == pytest.approx(expected + holes, abs=1e-6)
+            assert together[row] == pytest.approx(expected, abs=1e-6)
+            assert several[row, device] == pytest.approx(holes, abs=1e-6)
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(nodes=node_lists(), seen=st.lists(requests(), min_size=5, max_size=30), data=st.data())
+def test_c_finds_what_a_loop_finds_for_several_gpus(
+    nodes: list[Node], seen: list[Request], data: st.DataObject
+) -> None:
+    cluster = Cluster(nodes)
+    workload = Workload()
+    for other in [*seen, Request(1_000, 1_000, 1, 500, 10)]:
+        workload.observe(other)
+    lesson = workload.learn(cluster)
+    blocks = dict.fromkeys(lesson.block_demand, 0.5)
+    worth = Worth(lesson)
+    worth.weigh_blocks(blocks)
+    rows = np.arange(cluster.rows)
+    for row in np.flatnonzero(cluster.gpu_memory.any(axis=1)).tolist():
+        count = data.draw(st.integers(1, len(cluster.uuids[row])))
+        request = Request(1, 1, count, 300, 1)
+        devices = tuple(data.draw(st.permutations(range(len(cluster.uuids[row]))))[:count])
+        taken = np.zeros(cluster.model[rows].shape, dtype=np.bool_)
+        taken[row, list(devices)] = True
+        was = plain_loss(cluster, lesson, blocks, row)
+        lost = worth.lost_by_all(cluster, rows, request, taken)
+        cluster.take(row, devices, request)
+        expected = plain_loss(cluster, lesson, blocks, row) - was
+        cluster.give(row, devices, request)
+        assert lost[row] == pytest.approx(expected, abs=1e-6)
+
+
+def test_a_gpu_of_a_model_that_came_after_the_lesson_is_left_out() -> None:
+    cluster = Cluster([Node("old", 64_000, 65_536, (Gpu("a", "A", 10),))])
+    workload = Workload()
+    workload.observe(Request(1_000, 1_000, 1, 500, 5))
+    worth = Worth(workload.learn(cluster))
+    worth.weigh_blocks({})
+    cluster.add(Node("new", 64_000, 65_536, (Gpu("b", "B", 10), Gpu("c", "C", 20))))
+    rows, request = np.arange(cluster.rows), Request(1, 1, 1, 500, 5)
+    lost = worth.lost_by_each(cluster, rows, request, eligible_devices(cluster, rows, request))
+    assert np.isfinite(lost).all()
+    assert lost[0, 0] > 0
 
 
 def test_a_model_is_scarce_by_demand_per_gpu_not_by_demand() -> None:

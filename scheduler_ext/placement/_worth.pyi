@@ -1,0 +1,6 @@
+"""The generated binding: whatever worth_layout.h declares."""
+
+from typing import Any
+
+ffi: Any
+lib: Any
