@@ -26,7 +26,7 @@ import msgspec
 
 from bench.extender_cluster import bound_pods, kinds, nodes, pages, pending_pod
 from bench.extender_cpu import measure_cpu
-from bench.extender_server import StoredServer
+from bench.extender_server import TOLD, stored_server
 from bench.viewer import Viewer, standing_agents
 
 __all__ = ["main", "measure"]
@@ -42,13 +42,15 @@ def measure(
     """With `agent_url`, where all agents are, somebody looks at the dashboard meanwhile."""
     names = [f"gpu-node-{number:05}" for number in range(node_count)]
     bound = pages(bound_pods(pod_count, node_count, seed))
-    server = StoredServer(pages(nodes(node_count, agent_url)), bound)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    with tempfile.TemporaryDirectory(prefix="aliquot-bench-") as folder:
+    with (
+        stored_server(pages(nodes(node_count, agent_url)), bound) as server_port,
+        tempfile.TemporaryDirectory(prefix="aliquot-bench-") as folder,
+    ):
+        url = f"http://127.0.0.1:{server_port}"
         process = subprocess.Popen(
             [
                 *(sys.executable, "-m", "aliquot.cli", "extender", "--listen", "127.0.0.1:0"),
-                *("--kubeconfig", str(_kubeconfig(Path(folder), server.url))),
+                *("--kubeconfig", str(_kubeconfig(Path(folder), url))),
                 *("--listen-tls", "off", "--dashboard", "off", "--leader-election", "off"),
             ],
             stderr=subprocess.PIPE,
@@ -62,7 +64,7 @@ def measure(
             rebuild_s = time.perf_counter() - began_s
             before_s = _cpu_s(process.pid)
             with Viewer(port) if agent_url else nullcontext() as viewer:
-                result = _schedule(client, server, names, calls, seed)
+                result = _schedule(client, _Client(server_port), names, calls, seed)
             if viewer is not None:
                 result |= viewer.figures()
             cpu_s = _cpu_s(process.pid) - before_s
@@ -71,8 +73,6 @@ def measure(
         finally:
             process.terminate()
             process.wait()
-            server.shutdown()
-            server.events.put(None)
     assert peak is not None
     return {
         "nodes": node_count,
@@ -90,7 +90,7 @@ def measure(
 
 
 def _schedule(
-    client: "_Client", server: StoredServer, names: list[str], calls: int, seed: int
+    client: "_Client", server: "_Client", names: list[str], calls: int, seed: int
 ) -> dict[str, Any]:
     drawn = random.Random(seed)
     all_kinds = kinds()
@@ -101,9 +101,7 @@ def _schedule(
     unplaced = 0
     for number, kind in enumerate(order):
         pod = pending_pod(number, kind)
-        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
-        server.run[path] = pod
-        server.tell("ADDED", pod)
+        server.call("POST", TOLD, msgspec.json.encode({"type": "ADDED", "object": pod}))
         # kube-scheduler begins each time where it left off.
         shift = drawn.randrange(len(names))
         spent = _one(client, pod, names[shift:] + names[:shift])
@@ -113,7 +111,8 @@ def _schedule(
                 times[name].append(milliseconds)
         alive.append(pod)
         if len(alive) > ALIVE:
-            server.tell("DELETED", alive.popleft())
+            gone = msgspec.json.encode({"type": "DELETED", "object": alive.popleft()})
+            server.call("POST", TOLD, gone)
     result: dict[str, Any] = {"unplaced": unplaced}
     for name, values in times.items():
         ordered = sorted(values)

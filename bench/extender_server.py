@@ -1,18 +1,50 @@
-"""An API server's answers from memory: lists made beforehand, and a watch that follows binds."""
+"""An API server's answers from memory: lists made beforehand, and a watch that follows binds.
 
+It has a process of its own, as API servers have: beside the client that is measured it would hold
+that up, and be taken for the extender.
+"""
+
+import multiprocessing
 import queue
 import socketserver
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler
+from multiprocessing.connection import Connection
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-__all__ = ["StoredServer"]
+__all__ = ["TOLD", "stored_server"]
+
+TOLD = "/told"
+"""Where pods are POSTed that shall come or go, as the watch tells it."""
 
 
-class StoredServer(socketserver.ThreadingTCPServer):
+@contextmanager
+def stored_server(nodes: list[bytes], pods: list[bytes]) -> Iterator[int]:
+    """Its port. It knows these pages of nodes and pods."""
+    here, there = multiprocessing.get_context("fork").Pipe()
+    process = multiprocessing.get_context("fork").Process(
+        target=_serve, args=(nodes, pods, there), daemon=True
+    )
+    process.start()
+    try:
+        yield here.recv()
+    finally:
+        process.kill()
+        process.join()
+
+
+def _serve(nodes: list[bytes], pods: list[bytes], port: Connection) -> None:
+    server = _StoredServer(nodes, pods)
+    port.send(server.server_address[1])
+    server.serve_forever()
+
+
+class _StoredServer(socketserver.ThreadingTCPServer):
     """Knows the pages of nodes and pods, and the pods of the run by namespace and name."""
 
     daemon_threads = True
@@ -22,13 +54,16 @@ class StoredServer(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.pages = {"nodes": nodes, "pods": pods}
         self.run: dict[str, dict[str, Any]] = {}
-        self.events: queue.SimpleQueue[bytes | None] = queue.SimpleQueue()
+        self.events: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self.version = 3_000_000
         self.lock = threading.Lock()
 
-    @property
-    def url(self) -> str:
-        return f"http://127.0.0.1:{self.server_address[1]}"
+    def hear(self, kind: str, pod: dict[str, Any]) -> None:
+        """One of the run comes, or goes as it has become since."""
+        path = f"/api/v1/namespaces/{pod['metadata']['namespace']}/pods/{pod['metadata']['name']}"
+        if kind == "ADDED":
+            self.run[path] = pod
+        self.tell(kind, self.run.pop(path) if kind == "DELETED" else pod)
 
     def tell(self, kind: str, pod: dict[str, Any]) -> None:
         with self.lock:
@@ -50,7 +85,7 @@ class StoredServer(socketserver.ThreadingTCPServer):
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
     disable_nagle_algorithm = True
-    server: StoredServer
+    server: _StoredServer
 
     def do_GET(self) -> None:
         asked = urlsplit(self.path)
@@ -68,7 +103,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_POST(self) -> None:
         body = msgspec.json.decode(self.rfile.read(int(self.headers["Content-Length"])))
-        self._answer(200, msgspec.json.encode(self.server.change(self.path, body)))
+        told: dict[str, Any] = {}
+        if self.path == TOLD:
+            self.server.hear(body["type"], body["object"])
+        elif not self.path.endswith("/events"):  # of pods that fit nowhere, which nobody reads
+            told = self.server.change(self.path, body)
+        self._answer(200, msgspec.json.encode(told))
 
     def do_PATCH(self) -> None:
         self.do_POST()
@@ -81,7 +121,8 @@ class _Handler(BaseHTTPRequestHandler):
         self.send_header("Transfer-Encoding", "chunked")
         self.end_headers()
         self.wfile.flush()
-        while collection == "pods" and (line := self.server.events.get()) is not None:
+        while collection == "pods":
+            line = self.server.events.get()
             self.wfile.write(b"%x\r\n%s\r\n" % (len(line), line))
             self.wfile.flush()
         threading.Event().wait()
