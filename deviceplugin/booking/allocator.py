@@ -258,6 +258,8 @@ class Allocator:
                 self._is_reconciled = True
             if steady is not None and listed is not None:
                 self._books.sweep((*(earlier or ()), *(later or ())))
+        # Not under the lock: whoever is about to start need not wait for this.
+        self._books.files.clear()
 
     def allocations(self) -> tuple[ContainerAllocation, ...]:
         """What containers hold now: for metrics, the arbiter and the watch over tenants.
@@ -333,8 +335,9 @@ class Allocator:
         """What `devices` depends on, for less than it costs to make the list."""
         ledger = self._books.ledger
         special = {*ledger.closed(), *self._supply.foreign}
-        names = (each.name for each in ledger if special.intersection(each.gpus))
-        return self._supply, ledger.withdrawn(), frozenset(names if special else ())
+        entries = ledger if special else ()
+        names = frozenset(each.name for each in entries if special.intersection(each.gpus))
+        return self._supply, ledger.withdrawn(), names
 
     def _identify(
         self, resource: str, size: int, listed: list[Held] | None, pods: PodSource

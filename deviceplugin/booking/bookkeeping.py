@@ -219,7 +219,7 @@ class Books:
 
     def _remove_files(self, allocation: Allocation) -> None:
         try:
-            self.files.remove(allocation.name)
+            self.files.set_aside(allocation.name)
         except OSError as error:
             # The next start sweeps it; until then it is only a folder that nobody uses.
             _log.warning("cannot remove the files of %s: %s", allocation.holder(), error)

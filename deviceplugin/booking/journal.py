@@ -126,8 +126,7 @@ class Journal:
         try:
             if self._length + len(line) > self._reserved:
                 self._reserve(len(line))
-            os.lseek(self._descriptor, self._length, os.SEEK_SET)
-            _write(self._descriptor, line)
+            _write(self._descriptor, line, self._length)
             os.fdatasync(self._descriptor)
         except OSError:
             # Whatever got there must not look like the start of the next record.
@@ -138,9 +137,8 @@ class Journal:
         self._records += 1
 
     def _reserve(self, more_bytes: int) -> None:
-        os.lseek(self._descriptor, self._reserved, os.SEEK_SET)
         zeros = self._length + more_bytes + RESERVE_BYTES - self._reserved
-        _write(self._descriptor, bytes(zeros))
+        _write(self._descriptor, bytes(zeros), self._reserved)
         os.fsync(self._descriptor)
         self._reserved += zeros
 
@@ -173,7 +171,7 @@ class Journal:
         content = _line(_Record(tuple(self._entries.values())))
         descriptor = os.open(fresh, os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
         try:
-            _write(descriptor, content + bytes(RESERVE_BYTES))
+            _write(descriptor, content + bytes(RESERVE_BYTES), 0)
             os.fsync(descriptor)
             fresh.replace(self._path)
             _sync_folder(self._path.parent)
@@ -212,10 +210,11 @@ def _parse(line: bytes) -> _Record:
         raise ValueError(str(error)) from None
 
 
-def _write(descriptor: int, content: bytes) -> None:
+def _write(descriptor: int, content: bytes, at: int) -> None:
     rest = memoryview(content)
     while rest:
-        rest = rest[os.write(descriptor, rest) :]
+        written = os.pwrite(descriptor, rest, at)
+        rest, at = rest[written:], at + written
 
 
 def _sync_folder(folder: Path) -> None:

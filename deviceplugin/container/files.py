@@ -6,6 +6,7 @@ import hashlib
 import logging
 import os
 import shutil
+import time
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -29,6 +30,10 @@ _log = logging.getLogger(__name__)
 _LIBRARY_IN_CONTAINER = Path("/usr/local/lib/aliquot/libaliquot.so")
 _PRELOAD_IN_CONTAINER = Path("/etc/ld.so.preload")
 _NAMES = {Kind.MEMORY: "memory", Kind.COMPUTE: "compute"}
+_LIMITS_IN_CONTAINER = {
+    kind: Path("/etc/aliquot") / name / "limits" for kind, name in _NAMES.items()
+}
+_USAGE_IN_CONTAINER = {kind: Path("/run/aliquot") / name for kind, name in _NAMES.items()}
 
 
 def kind_of(resource: str) -> Kind:
@@ -75,6 +80,10 @@ class ContainerFiles:
     def _libraries(self) -> Path:
         return self.root / "lib"
 
+    @property
+    def _aside(self) -> Path:
+        return self.root / "ended"
+
     def folder(self, allocation: Allocation) -> Path:
         return self._allocations / allocation.name
 
@@ -84,6 +93,7 @@ class ContainerFiles:
         content = self.shim.read_bytes()
         name = f"libaliquot-{hashlib.sha256(content).hexdigest()[:16]}.so"
         self._libraries.mkdir(parents=True, exist_ok=True)
+        self._aside.mkdir(exist_ok=True)
         _put(self._libraries / name, content)
         _put(self._libraries / "ld.so.preload", f"{_LIBRARY_IN_CONTAINER}\n".encode())
         return name
@@ -95,7 +105,7 @@ class ContainerFiles:
             try:
                 folder.mkdir(parents=True, mode=0o755)
             except FileExistsError:  # left by somebody who had the same ids, or by a crash
-                self._remove(folder)
+                self.set_aside(allocation.name)
                 folder.mkdir(mode=0o755)
             self._create_half(folder, kind_of(allocation.resource), limits_of(allocation))
             if allocation.companion:
@@ -132,19 +142,27 @@ class ContainerFiles:
         self._remove(companion)
         companion.symlink_to(Path("..") / self.folder(memory).name)
 
-    def remove(self, name: str) -> None:
-        self._remove(self._allocations / name)
+    def set_aside(self, name: str) -> None:
+        """Takes an allocation's folder out of the way, for `clear` to remove. That takes dozens of
+        system calls, an unmount among them, and no start of a container shall wait for those."""
+        folder = self._allocations / name
+        try:
+            folder.rename(self._aside / f"{name}-{time.time_ns()}")
+        except OSError:
+            # There may be no room for another name, or nothing to be renamed.
+            self._remove(folder)
+
+    def clear(self) -> None:
+        """Removes what was set aside. Nobody else knows it by name, so no lock is needed."""
+        for entry in _entries(self._aside):
+            self._try_to_remove(entry)
 
     def sweep(self, names: Collection[str], libraries: Collection[str] | None) -> None:
         """Removes folders and libraries that nobody has: of a crash, of an older version.
         Without `libraries`, all of them stay."""
         for entry in _entries(self._allocations):
-            if entry.name in names:
-                continue
-            try:
-                self._remove(entry)
-            except OSError as error:
-                _log.warning("cannot remove %s, which nobody uses: %s", entry, error)
+            if entry.name not in names:
+                self._try_to_remove(entry)
         for entry in _entries(self._libraries):
             is_needed = libraries is None or entry.name in libraries
             if entry.name != "ld.so.preload" and not is_needed:
@@ -153,7 +171,7 @@ class ContainerFiles:
     def uninstall(self) -> None:
         """Takes away everything that we put on the node."""
         self.access.remove()
-        for entry in _entries(self._allocations):
+        for entry in (*_entries(self._allocations), *_entries(self._aside)):
             self._remove(entry)
         # The folder itself may be a mount, which cannot go.
         shutil.rmtree(self.root, ignore_errors=True)
@@ -183,8 +201,8 @@ class ContainerFiles:
             mount
             for folder, kind in self._halves(allocation)
             for mount in (
-                Mount(folder / "limits", Path("/etc/aliquot") / _NAMES[kind] / "limits"),
-                Mount(folder / "usage", Path("/run/aliquot") / _NAMES[kind], read_only=False),
+                Mount(folder / "limits", _LIMITS_IN_CONTAINER[kind]),
+                Mount(folder / "usage", _USAGE_IN_CONTAINER[kind], read_only=False),
             )
         ]
         return (*(() if shim_off else shared), *own)
@@ -203,22 +221,25 @@ class ContainerFiles:
             # Missing, or damaged in both slots: running containers keep their last good copy.
             for torn in folder.glob(".limits.*"):
                 torn.unlink(missing_ok=True)
-            self._create_half(folder, kind, wanted)
-            return
-        if not _says(present, wanted):
-            limits.update(path, wanted)
-        self._ensure_usage(folder, kind, wanted)
-
-    def _create_half(self, folder: Path, kind: Kind, wanted: Limits) -> None:
-        # The journal has it all, and no container outlives a power failure: what is torn or missing
-        # after one is made again by the next agent.
-        limits.create(folder / "limits", kind, wanted, durable=False)
-        self._ensure_usage(folder, kind, wanted)
-
-    def _ensure_usage(self, folder: Path, kind: Kind, wanted: Limits) -> None:
+            _create_limits(path, kind, wanted)
+        else:
+            if not _says(present, wanted):
+                limits.update(path, wanted)
         usagestore.ensure(
             folder / "usage", kind, len(wanted.devices), self.usage_store, self.mounter
         )
+
+    def _create_half(self, folder: Path, kind: Kind, wanted: Limits) -> None:
+        _create_limits(folder / "limits", kind, wanted)
+        usagestore.create(
+            folder / "usage", kind, len(wanted.devices), self.usage_store, self.mounter
+        )
+
+    def _try_to_remove(self, folder: Path) -> None:
+        try:
+            self._remove(folder)
+        except OSError as error:
+            _log.warning("cannot remove %s, which nobody uses: %s", folder, error)
 
     def _remove(self, folder: Path) -> None:
         if folder.is_symlink():
@@ -231,6 +252,12 @@ class ContainerFiles:
             shutil.rmtree(folder)
         else:
             folder.unlink(missing_ok=True)
+
+
+def _create_limits(path: Path, kind: Kind, wanted: Limits) -> None:
+    # The journal has it all, and no container outlives a power failure: what is torn or missing
+    # after one is made again by the next agent.
+    limits.create(path, kind, wanted, durable=False)
 
 
 def _says(present: Limits, wanted: Limits) -> bool:

@@ -44,6 +44,9 @@ _ENVIRONMENT = {
     "TRITON_LIBCUDA_PATH": str(LIBRARY_FOLDER),
 }
 
+_SIM_LIBRARIES, _SIM_STATE = Path("/usr/local/lib/aliquot/driver"), Path("/run/aliquot/driver")
+"""Where containers of a simulated node find their driver and its state."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -182,15 +185,14 @@ class SimulatedAccess:
         pass
 
     def grant(self, gpus: tuple[Gpu, ...]) -> Grant:  # noqa: ARG002 - the shim hides the others
-        libraries, state = Path("/usr/local/lib/aliquot/driver"), Path("/run/aliquot/driver")
         return Grant(
             env={
-                "LD_LIBRARY_PATH": str(libraries),
-                "ALIQUOT_SIM_STATE": str(state / self.state.name),
+                "LD_LIBRARY_PATH": str(_SIM_LIBRARIES),
+                "ALIQUOT_SIM_STATE": str(_SIM_STATE / self.state.name),
             },
             mounts=(
-                Mount(self.libraries, libraries),
-                Mount(self.state.parent, state, read_only=False),
+                Mount(self.libraries, _SIM_LIBRARIES),
+                Mount(self.state.parent, _SIM_STATE, read_only=False),
             ),
         )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from shim import usage
 from shim.limits import Kind
 
-__all__ = ["Mounter", "SystemMounter", "UsageStore", "ensure", "refresh", "remove"]
+__all__ = ["Mounter", "SystemMounter", "UsageStore", "create", "ensure", "refresh", "remove"]
 
 TMPFS_OPTIONS = "size=64k,nr_inodes=8,mode=0755"
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
@@ -54,7 +54,24 @@ def _unmount(folder: Path) -> None:
         raise OSError(error, os.strerror(error), str(folder))
 
 
-SystemMounter = Mounter(_mount, _unmount, os.path.ismount)
+def _is_mounted(folder: Path) -> bool:
+    """By the device alone. The standard library's answer also finds mounts of the same file system,
+    which ours never are, by a call for each part of the path."""
+    try:
+        return folder.lstat().st_dev != folder.parent.lstat().st_dev
+    except OSError:
+        return False
+
+
+SystemMounter = Mounter(_mount, _unmount, _is_mounted)
+
+
+def create(folder: Path, kind: Kind, gpus: int, store: UsageStore, mounter: Mounter) -> None:
+    """An account where there is none."""
+    folder.mkdir(mode=0o755)
+    if store is UsageStore.TMPFS:
+        mounter.mount(folder)
+    usage.create(folder / "usage", kind, gpus)
 
 
 def ensure(folder: Path, kind: Kind, gpus: int, store: UsageStore, mounter: Mounter) -> None:
@@ -70,7 +87,7 @@ def refresh(folder: Path, kind: Kind, gpus: int, store: UsageStore, mounter: Mou
     """A new account for a container that starts: what processes of its last life have left there
     cannot be judged from inside the new one."""
     remove(folder, mounter)
-    ensure(folder, kind, gpus, store, mounter)
+    create(folder, kind, gpus, store, mounter)
 
 
 def remove(folder: Path, mounter: Mounter) -> None:

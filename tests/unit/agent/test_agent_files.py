@@ -2,6 +2,7 @@ import errno
 import os
 from dataclasses import replace
 from pathlib import Path
+from threading import Thread
 
 import pytest
 
@@ -194,14 +195,29 @@ def test_files_that_cannot_be_completed_are_tried_again(
 
 
 class Mounts:
-    """What a kernel would have mounted."""
+    """What a kernel would have mounted. A mount goes with its folder when that is renamed, so it is
+    known by the folder's inode."""
 
     def __init__(self) -> None:
-        self.there: list[Path] = []
-        self.mounter = Mounter(self.there.append, self.unmount, lambda path: path in self.there)
+        self._inodes: dict[int, Path] = {}
+        self.mounter = Mounter(self.mount, self.unmount, self.is_mounted)
+
+    @property
+    def there(self) -> list[Path]:
+        """Where each was mounted."""
+        return list(self._inodes.values())
+
+    def mount(self, path: Path) -> None:
+        self._inodes[path.stat().st_ino] = path
 
     def unmount(self, path: Path) -> None:
-        self.there.remove(path)
+        del self._inodes[path.stat().st_ino]
+
+    def is_mounted(self, path: Path) -> bool:
+        return path.exists() and path.stat().st_ino in self._inodes
+
+    def lose_all(self) -> None:
+        self._inodes.clear()
 
 
 def _files(folder: Path, mounts: Mounts) -> ContainerFiles:
@@ -225,12 +241,14 @@ def test_each_account_has_a_tmpfs_of_its_own_for_as_long_as_it_is_needed(tmp_pat
     files.refresh_usage(allocation)
     assert mounts.there == [place]
     # After a reboot the mount is gone and the folder is not.
-    mounts.there.clear()
+    mounts.lose_all()
     files.ensure(allocation)
     assert mounts.there == [place]
-    files.remove(allocation.name)
-    assert mounts.there == []
+    files.set_aside(allocation.name)
     assert not files.folder(allocation).exists()
+    files.clear()
+    assert mounts.there == []
+    assert not list((tmp_path / "state" / "ended").iterdir())
 
 
 def test_a_tmpfs_that_cannot_be_mounted_leaves_nothing(tmp_path: Path) -> None:
@@ -238,16 +256,63 @@ def test_a_tmpfs_that_cannot_be_mounted_leaves_nothing(tmp_path: Path) -> None:
         raise PermissionError(errno.EPERM, "Operation not permitted", str(path))
 
     mounts = Mounts()
-    mounts.mounter = Mounter(forbidden, mounts.unmount, lambda path: path in mounts.there)
+    mounts.mounter = Mounter(forbidden, mounts.unmount, mounts.is_mounted)
     files = _files(tmp_path, mounts)
     with pytest.raises(PermissionError):
         files.create(_allocation())
     assert not files.folder(_allocation()).exists()
 
 
+def test_files_of_ended_containers_are_taken_away_when_nobody_waits_for_it(node: Node) -> None:
+    mounts = Mounts()
+    node.files.usage_store, node.files.mounter = UsageStore.TMPFS, mounts.mounter
+    ended = node.run(memory=16, compute=100)
+    before = set(mounts.there)
+    node.kubelet.end(ended)
+    node.clock.now_s += 10
+    # The same ids, and so folders of the same names.
+    pod = node.run(memory=16, compute=100)
+    assert node.kubelet.ids(pod, MEMORY)
+    aside = node.folder / "state" / "ended"
+    assert len(list(aside.iterdir())) == 2
+    assert set(mounts.there) == before
+    assert len(mounts.there) == 4, "nothing is unmounted while a container's start waits"
+
+    asked: list[bool] = []
+
+    def unmount(path: Path) -> None:
+        mounts.unmount(path)
+        other = Thread(target=node.allocator.devices, args=(MEMORY,), daemon=True)
+        other.start()
+        other.join(10)
+        asked.append(not other.is_alive())
+
+    node.files.mounter = Mounter(mounts.mount, unmount, mounts.is_mounted)
+    node.reconcile()
+    assert asked == [True, True], "others are answered meanwhile"
+    assert len(mounts.there) == 2
+    assert not list(aside.iterdir())
+    for mount in (*_grant(node, pod, MEMORY).mounts, *_grant(node, pod, COMPUTE).mounts):
+        assert mount.host.exists()
+
+
+def test_a_folder_that_cannot_be_set_aside_is_removed_at_once(tmp_path: Path) -> None:
+    mounts = Mounts()
+    files = _files(tmp_path, mounts)
+    files.create(_allocation())
+    (tmp_path / "state" / "ended").rmdir()
+    files.create(_allocation())
+    assert mounts.there == [files.folder(_allocation()) / "usage"]
+    files.set_aside(_allocation().name)
+    files.set_aside(_allocation().name)
+    assert mounts.there == []
+    assert not files.folder(_allocation()).exists()
+
+
 def test_an_uninstall_leaves_nothing_on_the_node(tmp_path: Path) -> None:
     mounts = Mounts()
     files = _files(tmp_path, mounts)
+    files.create(_allocation())
     files.access = CdiAccess(tmp_path / "cdi", tmp_path)
     files.access.prepare(Hardware((gpu(0),)))
     files.create(_allocation())

@@ -177,15 +177,15 @@ class FullDisk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, room: int) -> None:
         self.room = room
-        self._write = os.write
-        monkeypatch.setattr(module.os, "write", self.write)
+        self._write = os.pwrite
+        monkeypatch.setattr(module.os, "pwrite", self.write)
 
-    def write(self, descriptor: int, content: memoryview) -> int:
+    def write(self, descriptor: int, content: memoryview, at: int) -> int:
         if self.room <= 0:
             raise OSError(errno.ENOSPC, "No space left on device")
         part = content[: self.room]
         self.room -= len(part)
-        return self._write(descriptor, part)
+        return self._write(descriptor, part, at)
 
 
 @pytest.mark.parametrize("room", [0, 1, 50])

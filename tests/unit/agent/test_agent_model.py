@@ -324,7 +324,8 @@ class Machine(RuleBasedStateMachine):
             self.node.clock.now_s += 100
             self.node.reconcile()
             assert self.node.allocator.allocations() == ()
-            assert not list((self.node.folder / "state" / "alloc").glob("*"))
+            for folder in ("alloc", "ended"):
+                assert not list((self.node.folder / "state" / folder).glob("*"))
             self.node.allocator.update_hardware(
                 Hardware(tuple(gpu(one, UNITS) for one in range(GPUS)))
             )
