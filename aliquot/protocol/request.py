@@ -14,12 +14,16 @@ POLICIES = ("fixed", "burst", "best-effort")
 PLACEMENTS = ("pack", "spread", "fragmentation")
 WHOLE_PERCENT = 100
 MOST_GPUS = 16
+MOST_MODELS = 100
 WEIGHT_MOST = 1000
-GROUP_SIZE_MOST = 4096
+# All bind calls of a group wait for each other at the same time, each on a connection of its own.
+GROUP_SIZE_MOST = 256
 # The API server's own limit for a resource.
 _MOST_AMOUNT = 2**63 - 1
 _GROUP_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,61}[a-z0-9])?")
 _WORD = re.compile(r"[a-z0-9]+")
+_TWICE_EXCLUDED = re.compile(r"!\s*!")
+_EXAMPLES = {names.GPU_MODEL: "A100,H100 or !T4", names.GPU_UUID: "GPU-8f6c2a31-... or !GPU-..."}
 
 
 class RequestError(ValueError):
@@ -174,16 +178,39 @@ def _check(request: PodRequest, container: ContainerRequest) -> None:
 
 
 def _selection(annotations: Mapping[str, str], name: str) -> Selection:
-    items = [item.strip() for item in annotations.get(name, "").split(",") if item.strip()]
+    text = annotations.get(name, "")
+    items = [item.strip() for item in text.split(",") if item.strip()]
     wanted = frozenset(item for item in items if not item.startswith("!"))
     excluded = frozenset(item[1:].strip() for item in items if item.startswith("!"))
+    example = _EXAMPLES[name]
+    if text and not items:
+        # An empty text is what a template makes of no value; commas are somebody's mistake.
+        raise RequestError(
+            f"{name}: {text!r} names nothing; write it like {example}, or leave it out for any GPU"
+        )
     for item in items:
         # A name without a letter or digit would select every GPU or none, depending on its side.
-        if not _words(item):
-            raise RequestError(f"{name}: {item!r} names nothing; write it like A100,H100 or !T4")
+        if not _words(item) or _TWICE_EXCLUDED.match(item):
+            raise RequestError(f"{name}: {item!r} names nothing; write it like {example}")
     for item in sorted(wanted & excluded):
         raise RequestError(f"{name} both wants and excludes {item!r}; keep one of the two")
+    if name == names.GPU_MODEL:
+        _check_models(wanted, excluded)
     return Selection(wanted, excluded)
+
+
+def _check_models(wanted: frozenset[str], excluded: frozenset[str]) -> None:
+    """Names of one model may differ in case, or one may say more than the other."""
+    if len(wanted) + len(excluded) > MOST_MODELS:
+        # Each is compared with each below, and with each model of the cluster later.
+        raise RequestError(f"{names.GPU_MODEL} names more than {MOST_MODELS} models; name fewer")
+    for item in sorted(wanted):
+        for other in sorted(excluded):
+            if _words(other) <= _words(item):
+                raise RequestError(
+                    f"{names.GPU_MODEL} both wants {item!r} and excludes it by {other!r}; keep one "
+                    f"of the two"
+                )
 
 
 def _words(name: str) -> frozenset[str]:

@@ -6,7 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from aliquot.protocol.request import GROUP_SIZE_MOST
 from scheduler_ext.groups import Gate, GroupKey, Groups, GroupTimes, Member, Verdict
+from scheduler_ext.server import Limits
 
 KEY = GroupKey("default", "train")
 TIMES = GroupTimes(hold_s=60.0, barrier_s=20.0)
@@ -350,3 +352,8 @@ def test_two_groups_that_want_the_same_room_start_one_after_the_other(turns):
     world.look()
     assert world.bound == set(world.uids(turns[0]))
     world.check()
+
+
+def test_the_largest_group_finds_a_connection_for_each_of_its_bind_calls():
+    """They wait for each other; kube-scheduler asks about other pods meanwhile."""
+    assert Limits().connections >= 2 * GROUP_SIZE_MOST

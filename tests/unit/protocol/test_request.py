@@ -14,6 +14,8 @@ from aliquot.protocol.request import (
     read_request,
 )
 
+MANY = ",".join(f"{'!' * (number % 2)}A{number}" for number in range(101))
+
 
 def asked(memory: str | None = None, compute: str | None = None, **annotations: str) -> PodRequest:
     """One container `main`; annotations by their name without the domain, `_` for `-`."""
@@ -83,6 +85,9 @@ def test_whole_gpus_are_hundreds_without_memory(compute, memory, gpus, expected_
         (lambda: asked(memory="16", compute="31", gpus="2"), "31 percent cannot be split"),
         (lambda: asked(compute="1700"), "17 whole GPUs, a container can have 16 at most"),
         (lambda: asked(compute="30", gpus="0"), "from 1 to 16, not '0'"),
+        (lambda: asked(compute="30", gpus="-1"), "from 1 to 16, not '-1'"),
+        (lambda: asked(compute="30", gpus="1.5"), "from 1 to 16, not '1.5'"),
+        (lambda: asked(compute="30", gpus=""), "from 1 to 16, not ''"),
         (lambda: asked(compute="30", gpus="two"), "must be a whole number"),
         (lambda: asked(compute="30", gpus="9" * 5000), "must be a whole number"),
         (lambda: asked(compute="30", gpus="²"), "must be a whole number"),
@@ -90,13 +95,26 @@ def test_whole_gpus_are_hundreds_without_memory(compute, memory, gpus, expected_
         (lambda: asked(compute="30", placement="best"), "pack, spread, fragmentation"),
         (lambda: asked(compute="30", shim="no"), "one of on, off"),
         (lambda: asked(compute="30", compute_weight="0"), "from 1 to 1000"),
+        (lambda: asked(compute="30", compute_weight="heavy"), "from 1 to 1000"),
         (lambda: asked(compute="30", gpu_model="A100,!A100"), "both wants and excludes 'A100'"),
+        (lambda: asked(compute="30", gpu_model="A100,!a100"), "excludes it by 'a100'"),
+        (lambda: asked(compute="30", gpu_model="L4,H100 PCIe,!H100"), "excludes it by 'H100'"),
+        (lambda: asked(compute="30", gpu_model=MANY), "names more than 100 models; name fewer"),
+        (lambda: asked(compute="30", gpu_uuid="GPU-1,!GPU-1"), "both wants and excludes 'GPU-1'"),
         (lambda: asked(compute="30", gpu_model="!"), "names nothing"),
+        (lambda: asked(compute="30", gpu_model="A100,-"), "'-' names nothing"),
+        (lambda: asked(compute="30", gpu_model=",,,"), "or leave it out for any GPU"),
+        (lambda: asked(compute="30", gpu_model="  "), "write it like A100,H100 or !T4"),
+        (lambda: asked(compute="30", gpu_uuid=","), "names nothing; write it like GPU-8f6c2a31"),
+        (lambda: asked(compute="30", gpu_uuid="!!GPU-1"), "'!!GPU-1' names nothing"),
+        (lambda: asked(compute="200", gpu_uuid="GPU-1,GPU-1"), "names only 1; name at least 2"),
         (lambda: asked(compute="200", gpu_uuid="GPU-1"), "name at least 2"),
         (lambda: asked(compute="30", group="train"), "needs aliquot.dev/group-size beside it"),
         (lambda: asked(compute="30", group_size="4"), "needs aliquot.dev/group beside it"),
         (lambda: asked(compute="30", group="Train it", group_size="4"), "lower-case letters"),
-        (lambda: asked(compute="30", group="train", group_size="0"), "from 1 to 4096"),
+        (lambda: asked(compute="30", group="train", group_size="0"), "from 1 to 256"),
+        (lambda: asked(compute="30", group="train", group_size="257"), "from 1 to 256, not '257'"),
+        (lambda: asked(compute="30", group="", group_size="4"), "lower-case letters"),
     ],
 )
 def test_what_can_never_work_is_refused_with_how_to_write_it(request_of, text):
@@ -137,6 +155,9 @@ def test_every_annotation_is_read():
         ("!A100", "NVIDIA L4", True),
         ("A100,!40GB", "NVIDIA A100-PCIE-40GB", False),
         ("", "NVIDIA L4", True),
+        (",L4,", "NVIDIA L4", True),
+        (",L4,", "NVIDIA A100-SXM4-80GB", False),
+        ("A100,!A100-40GB", "NVIDIA A100-SXM4-80GB", True),
     ],
 )
 def test_models_are_named_by_whole_words(selection, model, admitted):
@@ -197,5 +218,7 @@ def test_no_text_selects_a_gpu_that_it_also_excludes(text):
     except RequestError:
         return
     assert not models.wanted & models.excluded
+    for name in models.wanted:
+        assert models.admits_model(name), "what is wanted can never be had"
     for name in models.excluded:
         assert not models.admits_model(name)

@@ -21,6 +21,7 @@ def sharing(**more):
         ({"memory": "lots"}, {}, "is not a quantity"),
         ({"memory": "4Gi"}, {"compute_policy": "greedy"}, "must be one of fixed, burst"),
         ({"memory": "4Gi"}, {"gpu_model": "L4,!L4"}, "both wants and excludes 'L4'"),
+        ({"memory": "4Gi"}, {"gpu_model": ",,,"}, "names nothing; write it like A100,H100"),
         ({"memory": "4Gi"}, {"gpus": "2", "gpu_uuid": "GPU-a"}, "names only 1"),
         ({"memory": "4Gi"}, {"group": "train"}, "needs aliquot.dev/group-size"),
         ({"memory": "4Gi"}, {"group_size": "4"}, "needs aliquot.dev/group beside it"),
