@@ -72,6 +72,11 @@ class Agent:
             )
         except JournalError as error:
             raise OperationError(str(error)) from None
+        except OSError as error:
+            raise OperationError(
+                f"{settings.state_dir} cannot be set up: {error}; it must be a folder of a disk "
+                "with room, and the agent be allowed to write there"
+            ) from None
         self._round = Repeating("reconciliation", ROUND_S, self._go_round, SPACING_S)
         self._thrift = Repeating("giving memory back", THRIFT_S, give_back)
         self._driver = Repeating("looking for the driver's files", DRIVER_S, files.access.refresh)

@@ -64,12 +64,11 @@ class Journal:
         a file that is damaged otherwise is moved aside."""
         self._path.parent.mkdir(parents=True, exist_ok=True)
         self._take_lock()
-        try:
+        content, length = b"", 0
+        with contextlib.suppress(FileNotFoundError):
             content = self._path.read_bytes()
-        except FileNotFoundError:
-            content = b""
         try:
-            self._replay(content)
+            length = self._replay(content)
         except ValueError as error:
             aside = self._path.with_name(f"{self._path.name}.damaged-{time.time_ns()}")
             self._path.replace(aside)
@@ -82,7 +81,15 @@ class Journal:
             )
             self.was_damaged = True
             self._entries.clear()
-        self._rewrite()
+        try:
+            self._rewrite()
+        except OSError as error:
+            if not length:
+                self.close()
+                raise JournalError(self._refusal(error)) from None
+            # Whatever fills the disk must not keep an agent from what it has handed out already.
+            _log.warning("the journal stays as long as it is: %s", self._refusal(error))
+            self._go_on(content, length)
         return list(self._entries.values())
 
     def record(self, put: Collection[Allocation] = (), drop: Collection[str] = ()) -> None:
@@ -93,9 +100,7 @@ class Journal:
         try:
             self._append(line)
         except OSError as error:
-            raise JournalError(
-                f"cannot write {self._path}: {error.strerror}; make room on that disk"
-            ) from None
+            raise JournalError(self._refusal(error)) from None
         self._apply(put, drop)
         if self._records > max(SPARE_RECORDS, 4 * len(self._entries)):
             # The old file is still whole; it only grows until there is room for a new one.
@@ -142,7 +147,12 @@ class Journal:
         os.fsync(self._descriptor)
         self._reserved += zeros
 
-    def _replay(self, content: bytes) -> None:
+    def _refusal(self, error: OSError) -> str:
+        return f"cannot write {self._path}: {error.strerror}; make room on that disk"
+
+    def _replay(self, content: bytes) -> int:
+        """How long all whole records are."""
+        length = 0
         lines = content.split(b"\n")
         # After a whole last line come zeros or nothing; anything else was cut short.
         lines.pop()
@@ -155,9 +165,21 @@ class Journal:
                 # A torn record may have its end on disk before its middle. The first one came
                 # by renaming a finished file, so it cannot be torn.
                 if 0 < number == len(lines) - 1:
-                    return
+                    break
                 raise ValueError(f"record {number + 1}: {error}") from None
             self._apply(map(_interned, record.put), record.drop)
+            length += len(line) + 1
+        self._records = len(lines)
+        return length
+
+    def _go_on(self, content: bytes, length: int) -> None:
+        """In the file as it is."""
+        self._descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        self._length = self._reserved = length
+        if any(content[length:]):
+            os.ftruncate(self._descriptor, length)
+        else:
+            self._reserved = len(content)
 
     def _apply(self, put: Iterable[Allocation], drop: Iterable[str]) -> None:
         for name in drop:

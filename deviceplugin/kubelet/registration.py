@@ -96,6 +96,11 @@ class Registration:
                 if str(error) != self.problem:
                     log.warning("not registered: %s", error)
                 self.problem = str(error)
+            except Exception as error:  # without this thread no kubelet would hear of us again
+                problem = f"registering failed: {error!r}"
+                if problem != self.problem:
+                    log.exception("registering failed; trying again")
+                self.problem = problem
             self._look.wait(LOOK_EVERY_S)
             self._look.clear()
 

@@ -1,6 +1,7 @@
 """What nobody should send or write, and what happens when somebody does."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import grpc
 import pytest
@@ -152,3 +153,14 @@ def test_a_dry_run_says_what_would_be_advertised_and_does_nothing(
     assert f"would advertise 200 of {COMPUTE_RESOURCE}, each 1 percent" in result.stdout
     assert not kubelet.registrations
     assert not agent.state.exists()
+
+
+def test_a_state_folder_that_cannot_be_written_is_named(
+    make_agent: Callable[..., AgentProcess], short_path: Path
+) -> None:
+    (short_path / "file").write_text("in the way")
+    agent = make_agent(state_dir=str(short_path / "file"))
+    ended = agent.run()
+    assert ended.returncode == 1
+    assert f"{short_path / 'file'} cannot be set up" in ended.stderr
+    assert "allowed to write there" in ended.stderr

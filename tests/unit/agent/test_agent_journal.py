@@ -163,6 +163,33 @@ def test_a_rewrite_that_fails_loses_nothing(path: Path, monkeypatch: pytest.Monk
     assert _read(path) == [_allocation(1)]
 
 
+@pytest.mark.parametrize("torn", [b"", b'12345678 {"put":[', b"12345678 torn\n"])
+def test_on_a_full_disk_it_is_opened_as_it_is(
+    path: Path, torn: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole = _written(path, 3)
+    path.write_bytes(whole + torn + bytes(4096))
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    journal = Journal(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "_rewrite", full)
+        assert journal.open() == [_allocation(0), _allocation(1), _allocation(2)]
+        journal.record([_allocation(3)], [_allocation(0).name])
+    journal.close()
+    assert not journal.was_damaged
+    assert _read(path) == [_allocation(1), _allocation(2), _allocation(3)]
+
+
+def test_on_a_full_disk_none_is_begun(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    FullDisk(monkeypatch, 0)
+    with pytest.raises(JournalError, match="No space left on device; make room"):
+        Journal(path).open()
+    assert not path.exists()
+
+
 def test_two_agents_cannot_have_it_at_once(path: Path) -> None:
     first = Journal(path)
     first.open()
