@@ -103,6 +103,12 @@ class Holdings:
             self._end(uid, bound=True)
             self._doubtful.add(uid)
 
+    def abandon(self, uid: str) -> None:
+        """The pod's bind call broke off, wherever that was."""
+        with self._state.lock:
+            if uid in self._binding:
+                self.doubt(uid)
+
     def give_back(self, uid: str) -> None:
         """The pod is certainly not bound, or gone."""
         with self._state.lock:

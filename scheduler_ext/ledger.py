@@ -112,7 +112,8 @@ class Ledger:
         """The pod is gone, or will never run again. GPUs that it had as a whole stay taken until
         then: their node withdrew them, and has to notice the end before it offers them again."""
         before = self.entry(uid)
-        if uid in self._held and before is not None and before.stage is Stage.TERMINATING:
+        if before is not None and before.stage is Stage.TERMINATING and not before.bound:
+            # It has ended before: finished first, and deleted then.
             return
         self._seen.pop(uid, None)
         self._held.pop(uid, None)

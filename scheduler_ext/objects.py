@@ -130,6 +130,12 @@ class Pod(_Subset, frozen=True):
     status: PodStatus = PodStatus()
 
     @property
+    def names_gpus(self) -> bool:
+        """Whether a limit of ours stands in it, be it zero: for kube-scheduler it is ours then."""
+        each = (self.spec.containers or ()) + (self.spec.init_containers or ())
+        return any(container.asks_for_gpus() for container in each)
+
+    @property
     def is_finished(self) -> bool:
         """Its containers will never run again, so that it holds nothing."""
         return self.status.phase in ("Succeeded", "Failed")

@@ -69,11 +69,7 @@ def node_record(node: Node, unit_mib: int) -> NodeRecord:
 
 def pod_record(pod: Pod) -> PodRecord | None:
     """None for a pod that asks for no GPU."""
-    asks = any(
-        each.asks_for_gpus()
-        for each in (pod.spec.containers or ()) + (pod.spec.init_containers or ())
-    )
-    if not asks:
+    if not pod.names_gpus:
         return None
     metadata = pod.metadata
     request: PodRequest | None = None
@@ -91,6 +87,9 @@ def pod_record(pod: Pod) -> PodRecord | None:
                 for each in pod.spec.containers or ()
             ),
         )
+        if not request.containers:
+            # It asks for zero.
+            return None
         cpu_milli, memory_mib = host_demand(pod)
         demand = _demand(request, cpu_milli, memory_mib)
     except RequestError as error:

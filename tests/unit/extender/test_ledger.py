@@ -99,3 +99,11 @@ def test_a_whole_gpu_that_was_never_used_is_free_at_once():
     ledger.hold("p", Entry("n", (Share("g", Amount(0, 100, 1)),)))
     ledger.end("p", 12.0)
     assert ledger.is_empty()
+
+
+def test_what_was_held_beside_a_bound_pod_does_not_keep_it_booked():
+    ledger = Ledger()
+    ledger.see("p", entry(10, bound=True, stage=Stage.TERMINATING))
+    ledger.hold("p", entry(10))
+    ledger.end("p", 12.0)
+    assert ledger.is_empty()
