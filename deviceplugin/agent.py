@@ -44,6 +44,8 @@ SPACING_S = 1.0
 """The least time between two comparisons: many pods may end at once."""
 FIRST_LOOK_S = 60.0
 """How long the driver may take to tell its GPUs for the first time."""
+ENDING_S = 0.2
+"""How soon a start that waits for the driver notices that it is to end."""
 OTHERS_S = 0.5
 """How long the first look at other plugins may hold up the start; the next round looks again."""
 DELAYED_S = 1.0
@@ -55,8 +57,10 @@ log = logging.getLogger(__name__)
 
 
 class Agent:
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, ending: threading.Event) -> None:
+        """Whoever sets `ending` lets a start that has to wait end at once."""
         self._settings = settings
+        self._ending = ending
         self._looked = threading.Event()
         self._misfit = ""
         """Why the GPUs of the last look cannot be advertised as the settings want it."""
@@ -121,7 +125,8 @@ class Agent:
         self._web = self._make_web(sampler)
 
     def start(self) -> None:
-        """Returns when the kubelet can register us; what fails before that ends the agent."""
+        """Returns when the kubelet can register us, or it is to end already; what fails before
+        that ends the agent."""
         if self._web is not None:
             self._web.start()
             log.info("answers HTTP on port %d", self._web.port)
@@ -129,14 +134,12 @@ class Agent:
         if self._cluster is not None:
             self._cluster.start()
         self._health.start()
-        if not self._looked.wait(FIRST_LOOK_S):
-            raise OperationError(
-                f"the driver has not told its GPUs within {FIRST_LOOK_S:g} s; "
-                "does nvidia-smi answer on this node?"
-            )
+        self._await_gpus()
         if self._misfit:
             raise OperationError(self._misfit)
         self._reconcile_first()
+        if self._ending.is_set():
+            return
         # Before anything is advertised, so that no pod lands on a GPU of another plugin.
         self._look_at_others(OTHERS_S)
         self._kubelet.start()
@@ -195,19 +198,30 @@ class Agent:
             return f"{self._round.name} is stuck for {self._round.overdue_s:.0f} s"
         return ""
 
+    def _await_gpus(self) -> None:
+        until_s = time.monotonic() + FIRST_LOOK_S
+        while not self._looked.wait(ENDING_S) and not self._ending.is_set():
+            if time.monotonic() >= until_s:
+                raise OperationError(
+                    f"the driver has not told its GPUs within {FIRST_LOOK_S:g} s; "
+                    "does nvidia-smi answer on this node?"
+                )
+
     def _reconcile_first(self) -> None:
         """Until it is certain that nobody runs who was started with other settings."""
         told = False
-        while True:
+        while not self._ending.is_set():
             try:
-                return self._kubelet.reconcile()
+                self._kubelet.reconcile()
             except StartDelayed as delay:
                 if not told:
                     log.warning("waits: %s", delay)
                 told = True
-                time.sleep(DELAYED_S)
+                self._ending.wait(DELAYED_S)
             except StartRefused as refusal:
                 raise OperationError(str(refusal)) from None
+            else:
+                return
 
     def _go_round(self) -> None:
         self._kubelet.reconcile()

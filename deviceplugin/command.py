@@ -70,7 +70,7 @@ def _serve(settings: Settings) -> int:
     ending = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: ending.set())
-    agent = Agent(settings)
+    agent = Agent(settings, ending)
     try:
         agent.start()
         settle()

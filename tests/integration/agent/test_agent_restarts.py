@@ -151,3 +151,21 @@ def test_the_unit_size_changed_while_ids_are_in_use(
     assert "team/tenant" in other.output
     assert "256" in other.output
     agent.start_and_wait()
+
+
+def test_an_agent_that_waits_for_its_start_ends_when_it_is_told_to(
+    kubelet: Kubelet, agent: AgentProcess, make_agent: Callable[..., AgentProcess]
+):
+    pod = Pod.asking("tenant", memory=16, compute=10)
+    kubelet.run(pod)
+    record = kubelet.plugins / "kubelet_internal_checkpoint"
+    before = record.read_bytes()
+    assert agent.terminate() == 0
+    kubelet.finish(pod)
+    # As of a kubelet that has the pod in its checkpoint still: the agent waits for a minute.
+    record.write_bytes(before)
+    other = make_agent(memory_unit="512Mi").start()
+    eventually(lambda: "waits: the memory unit is set to 512 MiB" in other.output)
+    assert other.terminate() == 0
+    assert "registered" not in other.output
+    assert "Traceback" not in other.output
