@@ -7,6 +7,9 @@ Alone, `--preflight` says what the machine lacks, `--packages` names the Debian 
 needed, and `--path` the folders of the compiled programs, as a PATH. Other words go to pytest.
 """
 
+import ctypes
+import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,9 +19,10 @@ from tests.e2e.binaries import MODULES
 from tests.e2e.cluster import prepare
 from tests.e2e.places import CHECKOUT
 from tests.e2e.preflight import PACKAGES, check_machine
-from tests.e2e.sandbox import ENDS_WITH_US, Sandbox, locked
+from tests.e2e.sandbox import ENDS_WITH_US, Sandbox, locked, take_signals_as_exit
 
 RUN_LOCK = Path("/run/aliquot-e2e.lock")
+PR_SET_PDEATHSIG = 1
 # An hour for the first test, which waits for its cluster, on a crowded machine.
 OPTIONS = (
     *("-v", "--no-header", "--timeout=3600", "--max-worker-restart=0"),
@@ -37,11 +41,20 @@ def _workers() -> Iterator[str]:
         yield f"--tx=popen//id={name}//python={python}"
 
 
+def _end_with_make() -> None:
+    """Make starts us without a shell in between. If it were killed, nobody would see what goes on
+    here, and for minutes nobody else could use this machine."""
+    take_signals_as_exit()
+    if "MAKELEVEL" in os.environ:
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
+
+
 def _run(words: list[str]) -> int:
+    _end_with_make()
     if not any(word.startswith(("tests/", "@")) for word in words):
         words = [*words, "tests/e2e"]
-    prepare()
     with locked(RUN_LOCK, "another run on this machine to end"):
+        prepare()  # inside of the lock: another run must not take the images of this one away
         pytest = subprocess.Popen(
             [*ENDS_WITH_US, sys.executable, "-m", "pytest", *OPTIONS, *_workers(), *words],
             cwd=CHECKOUT,

@@ -31,6 +31,9 @@ class Api:
         tls.load_cert_chain(pair.certificate, pair.key)
         self._http = HttpClient(server, tls=tls, proxy="")
 
+    def close(self) -> None:
+        self._http.close()
+
     def find(self, kind: str, name: str, namespace: str = "default") -> Object | None:
         text = self._get(f"{_place(kind, namespace)}/{name}")
         return json.loads(text) if text is not None else None

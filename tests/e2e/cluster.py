@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests.e2e import imagestore
 from tests.e2e.api import Api
 from tests.e2e.binaries import binaries, build_all
 from tests.e2e.controlplane import ADDRESS, SERVER, ControlPlane
@@ -27,8 +28,8 @@ from tests.e2e.sandbox import Sandbox, locked
 
 __all__ = ["Cluster", "prepare"]
 
-IMAGES = "ALIQUOT_E2E_IMAGES"
-"""In the environment of clusters: archives by the names of their images."""
+IMAGES, STORE = "ALIQUOT_E2E_IMAGES", "ALIQUOT_E2E_STORE"
+"""In the environment of clusters: archives by the names of their images, and a store of them."""
 
 # What API servers and kubectl say of somebody who did not answer in time.
 LATE = (
@@ -51,7 +52,9 @@ def prepare() -> None:
             shutil.rmtree(left, ignore_errors=True)
         build_all()
         # The checkout may change while a cluster runs; its images stay those of its start.
-        os.environ[IMAGES] = json.dumps({name: str(path) for name, path in archives().items()})
+        made = archives()
+        os.environ[IMAGES] = json.dumps({name: str(path) for name, path in made.items()})
+        os.environ[STORE] = str(imagestore.made_of(made.values()))
 
 
 class Cluster:
@@ -97,11 +100,10 @@ class Cluster:
             node.kubelet.await_answer(lambda node=node: self.is_ready(node))  # type: ignore[misc]
 
     def add(self, node: Node) -> None:
-        """Boots a node, gives it the images, and lets it join."""
+        """Gives a node the images, boots it, and lets it join."""
+        node.stock(Path(os.environ[STORE]))
         node.boot()
         ip("route", "replace", node.pods, "via", node.machine.address)
-        for archive in self.images().values():
-            node.load(archive)
         node.join()
 
     def images(self) -> dict[str, Path]:
@@ -110,6 +112,7 @@ class Cluster:
         return {name: Path(archive) for name, archive in images.items()}
 
     def stop(self) -> None:
+        self.api.close()
         for node in self.nodes:
             node.crash()
         self.dns.stop(signal.SIGKILL)

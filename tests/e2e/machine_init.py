@@ -57,6 +57,9 @@ def main() -> None:
     name, folder = sys.argv[1:]
     socket.sethostname(name)
     _own_file_systems(Path(folder))
+    # As on every node. Left to the CNI plugins of the first pods, which write it at the same time,
+    # it can read 1 while no interface forwards: the kernel's handler of this file has that race.
+    Path("/proc/sys/net/ipv4/ip_forward").write_text("1")
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     print("ready", flush=True)
     while True:

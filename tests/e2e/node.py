@@ -5,7 +5,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.e2e import nvidia_runtime
+from tests.e2e import imagestore, nvidia_runtime
 from tests.e2e.binaries import binaries
 from tests.e2e.certificates import Authority
 from tests.e2e.controlplane import ADDRESS, CLUSTER_DOMAIN, SERVER
@@ -34,6 +34,10 @@ class Node:
         self._programs = binaries()
         self._daemons: tuple[Daemon, ...] = ()
         self._write_settings()
+
+    def stock(self, store: Path) -> None:
+        """Before its first boot: the images of a store, as if pulled before."""
+        imagestore.give(store, self.folder / "containerd")
 
     def boot(self) -> None:
         """Starts, or starts again after `crash`."""

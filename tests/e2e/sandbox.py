@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -17,7 +18,16 @@ from typing import Any
 
 from tests.e2e.places import CHECKOUT, cache
 
-__all__ = ["CGROUPS", "ENDS_WITH_US", "Sandbox", "locked", "make_group", "remove_group"]
+__all__ = [
+    "CGROUPS",
+    "ENDS_WITH_US",
+    "Sandbox",
+    "hierarchies",
+    "locked",
+    "make_group",
+    "remove_group",
+    "take_signals_as_exit",
+]
 
 CGROUPS = Path("/sys/fs/cgroup")
 GROUP_PATIENCE_S = 20.0
@@ -64,7 +74,13 @@ class Sandbox:
                 *("sh", "-c", 'ip link set lo up && exec "$@"', "sh", *command),
             ],
             cwd=CHECKOUT,
-            env={**os.environ, INSIDE: self.name, "PYTHONUNBUFFERED": "1"},
+            env={
+                **os.environ,
+                INSIDE: self.name,
+                "PYTHONUNBUFFERED": "1",
+                # kubectl and helm would note in the user's home what these servers can do.
+                "KUBECACHEDIR": str(self.folder / "kubectl"),
+            },
             pass_fds=(lock,),
             **options,
         )
@@ -76,7 +92,7 @@ class Sandbox:
         weights = [
             file
             for name in ("cpu.shares", "cpu.weight")
-            for controller in _hierarchies()
+            for controller in hierarchies()
             if (file := controller / self.group / name).exists()
         ]
         before = [file.read_text() for file in weights]
@@ -110,9 +126,15 @@ def locked(path: Path, awaited: str) -> Iterator[int]:
         yield lock.fileno()
 
 
+def take_signals_as_exit() -> None:
+    """So that whoever is told to end takes away what it has made, and does so without a word."""
+    for ending in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(ending, lambda number, _: sys.exit(128 + number))
+
+
 def make_group(name: str) -> None:
     """In every hierarchy, as kubelets want it."""
-    for controller in _hierarchies():
+    for controller in hierarchies():
         group = controller / name
         group.mkdir(exist_ok=True)
         # A new group of v1 has no processors, and nothing in it could run.
@@ -121,7 +143,7 @@ def make_group(name: str) -> None:
                 (group / file).write_text((group.parent / file).read_text())
 
 
-def _hierarchies() -> list[Path]:
+def hierarchies() -> list[Path]:
     """Of cgroup v1 one per controller, of v2 a single one."""
     if (CGROUPS / "cgroup.controllers").exists():
         return [CGROUPS]
@@ -133,7 +155,7 @@ def remove_group(name: str) -> None:
     folders = [
         Path(folder)
         # Where both versions are mounted, runtimes make groups in the second one as well.
-        for controller in (*_hierarchies(), CGROUPS / "unified")
+        for controller in (*hierarchies(), CGROUPS / "unified")
         for folder, _, _ in os.walk(controller / name, topdown=False)
     ]
     deadline = time.monotonic() + GROUP_PATIENCE_S
@@ -152,6 +174,7 @@ def remove_group(name: str) -> None:
 def main() -> int:
     name, *options = sys.argv[1:]
     sandbox = Sandbox(name)
+    take_signals_as_exit()
     with sandbox.used() as lock:
         inside = sandbox.start([sys.executable, *options], lock)
         try:
