@@ -134,6 +134,44 @@ def test_nobody_may_create_secrets_or_write_what_no_program_writes() -> None:
     assert only("Secret", "aliquot-webhook").get("data") is None
 
 
+def test_nobody_may_read_more_than_it_looks_at() -> None:
+    read = {
+        (each["metadata"]["name"], resource, *rule.get("resourceNames", ()))
+        for each in objects("base/*.yaml", "components/evict/*.yaml")
+        if each.get("kind") in ("ClusterRole", "Role")
+        for rule in each["rules"]
+        for resource in rule["resources"]
+        if {"get", "list", "watch", "*"} & {*rule["verbs"]}
+    }
+    webhooks = ("mutatingwebhookconfigurations", "validatingwebhookconfigurations")
+    assert read == {
+        *(("aliquot-agent", resource) for resource in ("nodes", "pods")),
+        *(("aliquot-extender", each) for each in ("nodes", "pods", "poddisruptionbudgets")),
+        *(("aliquot-extender", each, "aliquot") for each in webhooks),
+        ("aliquot-extender", "leases", "aliquot-extender"),
+        ("aliquot-extender", "secrets", "aliquot-webhook"),
+        ("aliquot-scheduler", "leases", "aliquot-scheduler"),
+    }
+
+
+def test_no_role_is_given_but_our_own_and_those_of_every_scheduler() -> None:
+    given = {
+        (subject["name"], each["roleRef"]["kind"], each["roleRef"]["name"])
+        for each in objects("base/*.yaml", "components/*/*.yaml", "uninstall/*.yaml")
+        if each.get("kind") in ("ClusterRoleBinding", "RoleBinding")
+        for subject in each["subjects"]
+    }
+    assert given == {
+        ("aliquot-agent", "ClusterRole", "aliquot-agent"),
+        ("aliquot-agent", "ClusterRole", "aliquot-agent-evicts"),
+        *(("aliquot-extender", kind, "aliquot-extender") for kind in ("ClusterRole", "Role")),
+        ("aliquot-scheduler", "Role", "aliquot-scheduler"),
+        ("aliquot-scheduler", "ClusterRole", "system:kube-scheduler"),
+        ("aliquot-scheduler", "ClusterRole", "system:volume-scheduler"),
+        ("aliquot-scheduler", "Role", "extension-apiserver-authentication-reader"),
+    }
+
+
 def test_every_folder_of_the_node_stands_in_the_table_of_rights() -> None:
     table = INSTALL.partition("## What is installed")[2]
     found = {
