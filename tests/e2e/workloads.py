@@ -79,12 +79,20 @@ class Workloads:
         self._started: list[str] = []
 
     def start(self, *pods: dict[str, Any]) -> str:
-        """What kubectl answered, warnings included."""
+        """What kubectl answered. All of them have to be taken: one that is not would be waited for
+        in vain, and nobody would read why."""
+        return self._apply(pods, check=True)
+
+    def try_to_start(self, *pods: dict[str, Any]) -> str:
+        """What kubectl answered, refusals included."""
+        return self._apply(pods, check=False)
+
+    def _apply(self, pods: Collection[dict[str, Any]], check: bool) -> str:
         for name in [each["metadata"]["name"] for each in pods]:
             await_true(f"the last {name} is gone", lambda name=name: not self._is_leaving(name))  # type: ignore[misc]
             self._started.append(name)
         listed = {"apiVersion": "v1", "kind": "List", "items": list(pods)}
-        return self.cluster.kubectl("apply", "-f", "-", text=json.dumps(listed), check=False)
+        return self.cluster.kubectl("apply", "-f", "-", text=json.dumps(listed), check=check)
 
     def end(self, *wanted: str) -> None:
         """Until they are gone from the node, too."""

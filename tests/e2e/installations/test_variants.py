@@ -11,31 +11,41 @@ from typing import Any
 import pytest
 import yaml
 
-from deploy import chart
 from tests.e2e.attacks import BEYOND_CAP, OWN_LOADER, hostile_pod
 from tests.e2e.binaries import binaries
 from tests.e2e.cluster import Cluster
+from tests.e2e.daemons import await_true
 from tests.e2e.hardware import STATE, equip, unequip
 from tests.e2e.images import PRODUCT_IMAGE
 from tests.e2e.installation import NAMESPACE, Installation
-from tests.e2e.instructions import INSTALL_PAGE, kubectl_commands
+from tests.e2e.instructions import INSTALL_PAGE, commands
 from tests.e2e.node import Node
 from tests.e2e.places import CHECKOUT
+from tests.e2e.thief import Thief
 from tests.e2e.workloads import Workloads, pod
 
 GIB_IN_MIB = 1024
-OUT_OF_MEMORY = 2
+SUCCESS, OUT_OF_MEMORY = 0, 2
 HARDWARE_VOLUME = {"name": "hardware", "hostPath": {"path": str(STATE.parent)}}
 
 
-def helm(cluster: Cluster, *words: str) -> None:
+def type_in(cluster: Cluster, heading: str, *helms: str) -> None:
+    """What docs tell those who use Helm, with these options of helm besides."""
     config = f"--kubeconfig={cluster.control_plane.admin}"
-    command = [str(binaries()["helm"]), *words, f"--namespace={NAMESPACE}", config]
-    subprocess.run(command, check=True)
+    for program, *words in commands(INSTALL_PAGE, heading, block=1):
+        if program == "helm":
+            command = [str(binaries()["helm"]), *words, *helms, config]
+            subprocess.run(command, check=True, cwd=CHECKOUT)
+        else:
+            cluster.kubectl(*words)
 
 
 @pytest.fixture
 def bare(cluster: Cluster) -> Cluster:
+    return stripped(cluster)
+
+
+def stripped(cluster: Cluster) -> Cluster:
     """Without the installation of the other tests, if they were not run to their end."""
     if cluster.api.find("namespace", NAMESPACE) is not None:
         first = Installation(cluster)
@@ -46,28 +56,28 @@ def bare(cluster: Cluster) -> Cluster:
 
 @pytest.fixture
 def helm_installed(bare: Cluster) -> Iterator[Installation]:
-    cluster = bare
-    settings = ("--set=gpus=simulated", "--set=evict=true")
-    for words in kubectl_commands(INSTALL_PAGE, "2. The manifests", block=1):
-        cluster.kubectl(*words)
-    helm(cluster, "install", "aliquot", str(chart.CHART), *settings)
-    installation = Installation(cluster)
+    type_in(bare, "2. The manifests", "--set=gpus=simulated", "--set=evict=true")
+    installation = Installation(bare)
     installation.await_ready()
     yield installation
-    helm(cluster, "uninstall", "aliquot", "--wait", "--timeout=15m")
+    type_in(bare, "Removing it", "--timeout=15m")
     installation.clean_nodes()
-    cluster.kubectl("delete", "namespace", NAMESPACE, "--wait=true")
 
 
 def test_helm_installs_and_a_pod_beyond_its_cap_is_evicted(helm_installed: Installation) -> None:
-    workloads = Workloads(helm_installed.cluster)
+    cluster, workloads = helm_installed.cluster, Workloads(helm_installed.cluster)
     try:
         workloads.start(pod("honest", "see", "fill", "wait", memory="1Gi", compute=10))
         assert workloads.await_line("honest", "fill")["refused_with"] == OUT_OF_MEMORY
         workloads.start(hostile_pod(OWN_LOADER + f"{BEYOND_CAP} wait"))
         workloads.await_phase("hostile", "")
-        assert "evicted by aliquot" in helm_installed.cluster.kubectl("get", "events")
+        assert "evicted by aliquot" in cluster.kubectl("get", "events")
         assert workloads.phase("honest") == "Running"
+
+        [agent, *_], [extender, *_] = (helm_installed.pods(each) for each in ("agent", "extender"))
+        thief = Thief(cluster, agent["metadata"]["name"])
+        for namespace, name in ((NAMESPACE, extender["metadata"]["name"]), ("kube-system", "any")):
+            assert "may evict no pods" in thief.evict(namespace, name)
     finally:
         workloads.end()
 
@@ -130,12 +140,15 @@ def test_a_runtime_that_knows_cdi_gives_a_pod_its_gpu(cdi_installed: Installatio
     assert cdi_installed.allocatable(without_gpus) == 0
 
 
-@pytest.fixture
-def runtime_installed(bare: Cluster, tmp_path: Path) -> Iterator[Installation]:
+@pytest.fixture(scope="module")
+def runtime_installed(
+    cluster: Cluster, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Installation]:
+    bare, folder = stripped(cluster), tmp_path_factory.mktemp("hardware")
     cluster_wide = ("-f", "deploy/runtime-class.yaml")
     bare.kubectl("apply", *cluster_wide)
     overlay, nodes = "deploy/overlays/nvidia-runtime", bare.nodes
-    with equipped(bare, nodes, tmp_path), installed_with(bare, overlay, nodes) as installation:
+    with equipped(bare, nodes, folder), installed_with(bare, overlay, nodes) as installation:
         yield installation
     bare.kubectl("delete", *cluster_wide)
 
@@ -143,6 +156,27 @@ def runtime_installed(bare: Cluster, tmp_path: Path) -> Iterator[Installation]:
 def test_nvidias_runtime_gives_a_pod_its_gpu(runtime_installed: Installation) -> None:
     """To a pod that names no runtime class: it asks for a share of a GPU, and that is enough."""
     assert_it_has_its_slice(runtime_installed, sharing_pod())
+
+
+def test_a_pod_that_has_nvidias_runtime_give_it_gpus_is_reported(
+    runtime_installed: Installation,
+) -> None:
+    """It asks for no share, so nobody is asked whether it may have them."""
+    intruder = pod("intruder", "take=4096", "wait", runtimeClassName="nvidia")
+    everything = {"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}
+    intruder["spec"]["containers"][0]["env"] = [everything]
+    workloads = Workloads(runtime_installed.cluster)
+    try:
+        workloads.start(intruder)
+        assert workloads.await_line("intruder", "take") == SUCCESS
+        workloads.await_description("intruder", "GpuLimitBreached")
+        counted = {"kind": "not-allocated", "pod": "intruder"}
+        await_true(
+            "it is counted",
+            lambda: any(runtime_installed.metric("agent", "aliquot_breaches_total", **counted)),
+        )
+    finally:
+        workloads.end()
 
 
 def sharing_pod() -> dict[str, Any]:

@@ -1,4 +1,9 @@
-"""A node that loses its power, with GPUs that are full."""
+"""A node that loses its power, with GPUs that are full.
+
+The last of its folder: an API server goes on to ask the webhook over connections to an extender
+that could not say that it ends, and gives up on each after 5 s. Deployments try again; people, and
+tests that make pods one by one, are told so.
+"""
 
 from tests.e2e.installation import UNITS_A_GPU, Installation
 from tests.e2e.workloads import Workloads, deployment

@@ -110,8 +110,9 @@ def test_a_pod_that_was_given_nothing_is_reported(
     workloads.start(intruder)
     assert workloads.await_line("hostile", "take") == SUCCESS
     workloads.await_description("hostile", "GpuLimitBreached")
-    # Of a pod that was given nothing the agent has no name to count by.
-    await_true("it is counted", lambda: breaches(installed, "not-allocated", "") == GPUS_A_NODE)
+    await_true(
+        "it is counted", lambda: breaches(installed, "not-allocated", "hostile") == GPUS_A_NODE
+    )
 
 
 def test_mounts_over_our_paths_are_refused(workloads: Workloads) -> None:
@@ -120,25 +121,25 @@ def test_mounts_over_our_paths_are_refused(workloads: Workloads) -> None:
     hostile["spec"]["containers"][0]["volumeMounts"] = [
         {"name": "mine", "mountPath": "/etc/aliquot"}
     ]
-    assert "/etc/aliquot" in workloads.start(hostile)
+    assert "/etc/aliquot" in workloads.try_to_start(hostile)
     assert workloads.phase("hostile") == ""
 
 
 def test_asking_the_runtime_for_all_gpus_is_refused(workloads: Workloads) -> None:
     hostile = pod("hostile", "wait", memory=CAP, compute=20)
     hostile["spec"]["containers"][0]["env"] = [{"name": "NVIDIA_VISIBLE_DEVICES", "value": "all"}]
-    assert "NVIDIA_VISIBLE_DEVICES" in workloads.start(hostile)
+    assert "NVIDIA_VISIBLE_DEVICES" in workloads.try_to_start(hostile)
     assert workloads.phase("hostile") == ""
 
 
 @pytest.mark.parametrize("annotation", ["plan", "actual"])
 def test_writing_our_own_records_is_refused(workloads: Workloads, annotation: str) -> None:
     hostile = pod("hostile", "wait", memory=CAP, compute=20, annotations={annotation: "{}"})
-    assert f"aliquot.dev/{annotation} is Aliquot's own record" in workloads.start(hostile)
+    assert f"aliquot.dev/{annotation} is Aliquot's own record" in workloads.try_to_start(hostile)
     assert workloads.phase("hostile") == ""
 
 
 def test_switching_the_shim_off_is_refused(workloads: Workloads) -> None:
     hostile = pod("hostile", "wait", memory=CAP, compute=20, annotations={"shim": "off"})
-    assert "lifts the caps" in workloads.start(hostile)
+    assert "lifts the caps" in workloads.try_to_start(hostile)
     assert workloads.phase("hostile") == ""

@@ -1,14 +1,8 @@
-"""GPUs that break, pods that are resized, and pods that have to go for others."""
-
-import subprocess
-import sys
+"""GPUs that break, and pods that have to go for others."""
 
 from tests.e2e.daemons import await_true
 from tests.e2e.installation import GPUS_A_NODE, UNITS_A_GPU, Installation
-from tests.e2e.shares import assert_shares
 from tests.e2e.workloads import Workloads, pod
-
-GIB_IN_MIB = 1024
 
 
 def test_a_broken_gpu_is_taken_out_and_comes_back(
@@ -43,41 +37,6 @@ def test_a_broken_gpu_is_taken_out_and_comes_back(
         installed.fault(node, 1, "clear")
     await_true("it is back", lambda: installed.allocatable(node) == GPUS_A_NODE * UNITS_A_GPU)
     workloads.await_line("late", "see")
-
-
-def test_a_running_pod_grows_and_shrinks(installed: Installation, workloads: Workloads) -> None:
-    """In two processes that know nothing of it: one watches its memory, one works."""
-    fixed = {"compute-policy": "fixed"}
-    resized = pod("resized", memory="2Gi", compute=20, cpu="500m", annotations=fixed)
-    both = "client watch & exec client burn"
-    resized["spec"]["containers"][0] |= {"command": ["sh", "-c", both]}
-    workloads.start(resized)
-    workloads.await_line("resized", "burning")
-    started = {each["host_pid"] for each in installed.processes("resized")}
-    for gib, percent in ((6, 50), (1, 10)):
-        assert not resize(installed, f"--memory={gib}Gi", f"--compute={percent}").returncode
-        await_true(
-            f"it sees {gib} GiB",
-            lambda gib=gib: (
-                workloads.await_line("resized", "see")[0]["total_mib"]  # type: ignore[misc]
-                == gib * GIB_IN_MIB
-            ),
-        )
-        assert_shares(installed, {"resized": percent})
-    assert {each["host_pid"] for each in installed.processes("resized")} == started
-
-    refused = resize(installed, "--memory=81Gi", "--compute=10")
-    assert refused.returncode
-    assert "79" in refused.stderr + refused.stdout, "what could be added is named"
-    assert workloads.await_line("resized", "see")[0]["total_mib"] == GIB_IN_MIB
-
-
-def resize(installed: Installation, *words: str) -> "subprocess.CompletedProcess[str]":
-    admin = installed.cluster.control_plane.admin
-    command = [sys.executable, "-m", "aliquot.cli", "resize", "pod/resized", "--timeout=600"]
-    return subprocess.run(
-        [*command, f"--kubeconfig={admin}", *words], check=False, capture_output=True, text=True
-    )
 
 
 def test_a_pod_with_priority_takes_the_place_of_another(

@@ -1,49 +1,14 @@
 """What the token of an agent or an extender is worth to a thief."""
 
-import json
-import ssl
-import urllib.error
-import urllib.request
-from typing import Any
-
 from aliquot.protocol import names
-from tests.e2e.cluster import Cluster
-from tests.e2e.controlplane import SERVER
-from tests.e2e.installation import NAMESPACE, Installation
+from tests.e2e.installation import Installation
+from tests.e2e.thief import Thief
 from tests.e2e.workloads import Workloads, pod
 
-TOKEN = "/var/run/secrets/kubernetes.io/serviceaccount/token"
 NOTE = {"metadata": {"annotations": {f"{names.DOMAIN}/note": "x"}}}
 FOREIGN = {"metadata": {"annotations": {"example.com/note": "x"}}}
 LABEL = {"metadata": {"labels": {"a": "b"}}}
 IMAGE = {"spec": {"containers": [{"name": "main", "image": "example.com/other"}]}}
-
-
-class Thief:
-    """Speaks to the API server with the token of one of our pods, and nothing else."""
-
-    def __init__(self, cluster: Cluster, robbed: str) -> None:
-        words = ("exec", f"--namespace={NAMESPACE}", robbed, "--", "cat", TOKEN)
-        self._token = cluster.kubectl(*words)
-        root = cluster.control_plane.authority.root
-        self._context = ssl.create_default_context(cafile=str(root))
-
-    def patch(self, path: str, body: dict[str, Any]) -> str:
-        """What the server says; nothing if it does it."""
-        request = urllib.request.Request(
-            f"{SERVER}/api/v1/{path}",
-            method="PATCH",
-            data=json.dumps(body).encode(),
-            headers={
-                "Authorization": f"Bearer {self._token}",
-                "Content-Type": "application/strategic-merge-patch+json",
-            },
-        )
-        try:
-            with urllib.request.urlopen(request, context=self._context, timeout=60):
-                return ""
-        except urllib.error.HTTPError as error:
-            return str(error.read().decode())
 
 
 def test_an_agents_token_writes_annotations_of_its_node_only(
@@ -64,6 +29,7 @@ def test_an_agents_token_writes_annotations_of_its_node_only(
         assert "annotations only" in agent.patch(mine, LABEL)
         assert "of aliquot.dev only" in agent.patch(mine, FOREIGN)
     assert "annotations only" in agent.patch(f"{pods}/on-{own.name}", IMAGE)
+    assert "cannot create resource" in agent.evict("default", f"on-{own.name}")
 
 
 def test_an_extenders_token_writes_annotations_of_pods_only(
