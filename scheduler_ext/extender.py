@@ -76,7 +76,8 @@ class Extender:
             client,
             self.verbs,
             binder,
-            self._leads,
+            # Before all pods are read, everything looks free.
+            lambda: self.leader.leads and self._pods.synced.is_set(),
             on_woken=self.metrics.woken,
             tell=self._tell,
         )

@@ -1,6 +1,6 @@
 """Which pods would have to go so that a more important one fits on a node's GPUs; pure."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,7 +12,7 @@ from scheduler_ext.placement.several import search_devices
 from scheduler_ext.records import PodRecord
 from scheduler_ext.state import ClusterState
 
-__all__ = ["Victims", "has_room_soon", "victims_needed"]
+__all__ = ["Patience", "Victims", "victims_needed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,15 +22,58 @@ class Victims:
     """How many of those that we added are protected by a disruption budget."""
 
 
-def has_room_soon(
-    state: ClusterState, pod: PodRecord, nominated: str, nodes: Iterable[str]
-) -> bool:
-    """Whether nobody has to go, because somebody has gone for this pod already.
+class Patience:
+    """How long a pod waits for what somebody has left for it already, instead of taking another.
 
     kube-scheduler tries it again at the moment in which its victim is deleted, and may have heard
     of that before us, or before the node offers again what a pod had as a whole; it would take the
-    next victim. It forgets the nominated node with our answer, so that nobody waits for ever.
+    next victim. But it keeps the nominated node whatever we answer, and that node may be one that
+    the pod can never use: cordoned since, or dead, with pods that never end. So this runs out.
+
+    Used with the state's lock held.
     """
+
+    def __init__(
+        self, state: ClusterState, clock: Callable[[], float], wait_s: float = 10.0
+    ) -> None:
+        """`wait_s`: longer than a node takes to offer a whole GPU again."""
+        self._state = state
+        self._clock = clock
+        self._wait_s = wait_s
+        self._until_s: dict[str, float] = {}
+        self._over: set[str] = set()
+
+    def lasts(self, pod: PodRecord, nominated: str, nodes: Iterable[str]) -> bool:
+        """Whether nobody has to go for this pod now."""
+        if not _has_room_soon(self._state, pod, nominated, nodes):
+            self.end(pod.uid)
+            return False
+        if self._clock() < self._until_s.setdefault(pod.uid, self._clock() + self._wait_s):
+            return True
+        # The next victim is a new reason to wait.
+        self.end(pod.uid)
+        return False
+
+    def end(self, uid: str) -> None:
+        self._until_s.pop(uid, None)
+        self._over.discard(uid)
+
+    def over(self) -> list[str]:
+        """Pods that have waited in vain since the last call, and should be tried again."""
+        for uid in [*self._until_s]:
+            if uid not in self._state.pods or self._state.is_bound(uid):
+                self.end(uid)
+        now_s = self._clock()
+        over = {uid for uid, until_s in self._until_s.items() if until_s <= now_s} - self._over
+        self._over |= over
+        return sorted(over)
+
+
+def _has_room_soon(
+    state: ClusterState, pod: PodRecord, nominated: str, nodes: Iterable[str]
+) -> bool:
+    """Whether the pod fits on what pods leave, or have left, for it on the nominated node; or on
+    what is about to be offered again on one of the others."""
     resting: dict[str, list[str]] = {}
     for uid, node in state.ledger.resting().items():
         resting.setdefault(node, []).append(uid)

@@ -1,6 +1,7 @@
 """What is done from time to time: choices run out, doubts are settled, waiting pods are woken."""
 
 import logging
+import math
 import threading
 import time
 from collections.abc import Callable
@@ -20,6 +21,8 @@ __all__ = ["Tender"]
 log = logging.getLogger(__name__)
 
 _UNKNOWN_S = 60.0
+_HEIR_AFTER_S = 5.0
+"""By then kube-scheduler has asked a new leader about all pods that it has not given up."""
 _MOST_WOKEN = 20
 """In one go. Those that are woken take their room first; whoever still fits is woken next."""
 
@@ -49,6 +52,8 @@ class Tender:
         self._period_s = period_s
         self._clock = clock
         self._again_s = again_s
+        self._heir_at_s: float | None = None
+        """When to take over whom another leader rejected; None for who does not lead."""
         self._woken_s: dict[str, float] = {}
         self._unasked = Unasked(verbs, tell)
         self._searched_for: tuple[int, int, int] | None = None
@@ -67,10 +72,17 @@ class Tender:
         """One round."""
         for pod in self._verbs.expire():
             self._binder.settle_doubtful(pod)
-        if self._leads():
-            for pod in self._to_wake():
-                self._wake(pod)
-            self._unasked.look()
+        if not self._leads():
+            self._heir_at_s = None
+            return
+        if self._heir_at_s is None:
+            self._heir_at_s = self._clock() + _HEIR_AFTER_S
+        if self._heir_at_s <= self._clock():
+            self._heir_at_s = math.inf
+            self._inherit()
+        for pod in self._to_wake():
+            self._wake(pod)
+        self._unasked.look()
 
     def _run(self) -> None:
         while not self._stopping.wait(self._period_s):
@@ -78,6 +90,17 @@ class Tender:
                 self.tend()
             except Exception:
                 log.exception("a round of tending failed; the next one follows")
+
+    def _inherit(self) -> None:
+        """Whom the leader before us rejected is not written down anywhere."""
+        state = self._verbs.state
+        with state.lock:
+            pending = [
+                pod
+                for pod in state.pods_on("")
+                if not self._verbs.asked(pod.uid) and state.ledger.entry(pod.uid) is None
+            ]
+            self._verbs.waiting.inherit(pending, self._clock())
 
     def _to_wake(self) -> list[PodRecord]:
         """Nothing is searched as long as nothing was freed or added, and nobody new waits."""
@@ -90,7 +113,8 @@ class Tender:
                     unknown and self._clock() - each.since_s > _UNKNOWN_S
                 ):
                     waiting.remove(each.pod.uid)
-            expected = [state.pods[uid] for uid in companions.to_wake if uid in state.pods]
+            called = companions.to_wake.union(self._verbs.patience.over())
+            expected = [state.pods[uid] for uid in called if uid in state.pods]
             companions.to_wake.clear()
             now = (state.ledger.releases, state.additions, waiting.rejections)
             if now == self._searched_for or not len(waiting):
@@ -106,6 +130,9 @@ class Tender:
         }
         sleepers = [pod for pod in fit if pod.uid not in self._woken_s]
         self._woken_s.update((pod.uid, now_s) for pod in sleepers)
+        with state.lock:
+            for pod in sleepers:
+                waiting.woken(pod.uid)
         return expected + sleepers
 
     def _wake(self, pod: PodRecord) -> None:

@@ -19,7 +19,7 @@ from scheduler_ext.holdings import Choice, Holdings, RefusedError
 from scheduler_ext.ledger import Entry
 from scheduler_ext.objects import Pod
 from scheduler_ext.placement.several import Devices
-from scheduler_ext.preemption import Victims, has_room_soon, victims_needed
+from scheduler_ext.preemption import Patience, Victims, victims_needed
 from scheduler_ext.reasons import Cause, Reason
 from scheduler_ext.records import PodRecord, pod_record
 from scheduler_ext.requests import assignment_of
@@ -83,6 +83,7 @@ class Verbs:
         self.choices = choices
         self.waiting = waiting
         self.budgets = Budgets()
+        self.patience = Patience(state, clock)
         self.holdings = Holdings(state, self._ended, clock, settle_s=settle_s)
         self.companions = Companions(state, self.holdings.let_go, group_times, clock)
         self._assume_s = assume_s
@@ -171,7 +172,7 @@ class Verbs:
             return {}
         with self.state.lock:
             self._begin(record)
-            if has_room_soon(self.state, record, pod.status.nominated_node_name, victims.keys()):
+            if self.patience.lasts(record, pod.status.nominated_node_name, victims.keys()):
                 self.waiting.add(record, self._clock())
                 return {}
             found = {
@@ -294,6 +295,7 @@ class Verbs:
     def _ended(self, record: PodRecord, bound: bool) -> bool:
         if bound:
             self.waiting.remove(record.uid)
+            self.patience.end(record.uid)
         return self.companions.settle(record, bound=bound)
 
     def _assume(self, record: PodRecord, node: str, for_s: float | None = None) -> None:

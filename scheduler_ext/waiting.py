@@ -1,6 +1,7 @@
 """Pods that fit nowhere when they were last tried, and which of them would fit now; pure."""
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -16,6 +17,8 @@ __all__ = ["Waiting", "WaitingPods", "who_fits"]
 class Waiting:
     pod: PodRecord
     since_s: float
+    inherited: bool = False
+    """Another leader may have rejected it; we have not been asked about it ourselves."""
 
 
 class WaitingPods:
@@ -32,7 +35,21 @@ class WaitingPods:
     def add(self, pod: PodRecord, now_s: float) -> None:
         self.rejections += 1
         known = self._pods.get(pod.uid)
-        self._pods[pod.uid] = replace(known, pod=pod) if known else Waiting(pod, now_s)
+        since_s = known.since_s if known else now_s
+        self._pods[pod.uid] = Waiting(pod, since_s)
+
+    def inherit(self, pods: Iterable[PodRecord], now_s: float) -> None:
+        """Pods without a node, which kube-scheduler may believe to fit nowhere."""
+        self.rejections += 1
+        for pod in pods:
+            self._pods.setdefault(pod.uid, Waiting(pod, now_s, inherited=True))
+
+    def woken(self, uid: str) -> None:
+        """Whoever waits in earnest is rejected by us next, if it still fits nowhere; others, such
+        as pods of another scheduler or behind a gate, are not to be called again and again."""
+        known = self._pods.get(uid)
+        if known is not None and known.inherited:
+            del self._pods[uid]
 
     def remove(self, uid: str) -> None:
         self._pods.pop(uid, None)

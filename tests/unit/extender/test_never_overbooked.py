@@ -3,7 +3,7 @@ group starts in part, nothing leaks."""
 
 import pytest
 
-from aliquot.kubernetes.errors import ApiError
+from aliquot.kubernetes.errors import ApiError, UnreachableError
 from aliquot.protocol import names
 from tests.extender_cluster import gpu_node, gpu_pod
 from tests.extender_world import World
@@ -25,9 +25,12 @@ class DoubtfulWorld(World):
     """Its API server may also say that it failed after it has done what was asked."""
 
     def _maybe_lose(self) -> None:
-        if self.random.random() < self.faults / 2:
-            raise ApiError(504, "Timeout", "the request did not complete in time")
-        super()._maybe_lose()
+        try:
+            super()._maybe_lose()
+        except UnreachableError:
+            if self.random.random() < 0.5:
+                raise ApiError(504, "Timeout", "it did not complete in time") from None
+            raise
 
 
 class Storm:

@@ -78,6 +78,37 @@ def test_a_pod_whose_victim_has_gone_takes_no_other(victim):
     assert again(victim) == {}
 
 
+@pytest.mark.parametrize("stuck", [True, False], ids=["never gone", "gone"])
+def test_a_pod_that_cannot_use_its_nominated_node_takes_others_in_the_end(stuck):
+    """That node died, or was cordoned; kube-scheduler goes on naming it all the same."""
+    made = World([gpu_node("n1"), gpu_node("n2", gpus=1)], replicas=1)
+    if stuck:
+        dying = running("dying", 0, 160, 1, "web")
+        dying["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
+        made.add_pod(dying)
+        made.add_pod(running("important", 1, 160, 200, "web"))
+    plan = Assignment({"main": (Slice(uuid_of("n2", 0), 160, 10),)})
+    annotations = {names.PLAN: assignment.encode(plan)}
+    made.add_pod(gpu_pod("other", 160, 10, priority=1, node="n2", annotations=annotations))
+    urgent = made.add_pod(gpu_pod("urgent", 120, 10, priority=100))
+    made.deliver(0)
+    urgent["status"] = {"phase": "Pending", "nominatedNodeName": "n1"}
+    replica = made.replicas[0]
+
+    def ask() -> dict[str, Victims]:
+        return replica.verbs.preempt(msgspec.convert(urgent, Pod), {"n2": uids("other")})
+
+    assert ask() == {}
+    replica.tender.tend()
+    made.woken.clear()
+    made.pass_time(11.0)
+    replica.tender.tend()
+    assert made.woken == {"urgent"}, "nobody else would let it be tried again"
+    assert ask() == {"n2": Victims(uids("other"))}
+    # It has a victim again, and waits for that one.
+    assert ask() == {}
+
+
 def uids(*wanted: str) -> list[str]:
     return [f"uid-default-{name}" for name in wanted]
 

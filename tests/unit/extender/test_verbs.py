@@ -184,3 +184,29 @@ def test_a_pod_that_kube_scheduler_knew_before_us_is_woken_all_the_same():
     made.deliver(0)
     tender.tend()
     assert made.woken == {"early"}
+
+
+def test_a_new_leader_wakes_whom_the_one_before_rejected():
+    made = World([gpu_node("n1", gpus=1)])
+    add(made, "p", 100, 60)
+    assert made.schedule("p") == "n1"
+    assert made.bind("p", "n1")
+    add(made, "waits", 100, 60)
+    assert made.schedule("waits") is None
+    made.leader = 1
+    made.deliver(1)
+    tender = made.replicas[1].tender
+    tender.tend()
+    made.pass_time(6.0)
+    tender.tend()
+    assert not made.woken
+    made.delete_pod("p")
+    made.deliver(1)
+    tender.tend()
+    assert made.woken == {"waits"}
+    # It may be behind a gate, or another scheduler's: it is called once.
+    made.woken.clear()
+    for _ in range(3):
+        made.pass_time(10.0)
+        tender.tend()
+    assert not made.woken
