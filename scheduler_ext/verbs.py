@@ -25,7 +25,7 @@ from scheduler_ext.records import PodRecord, pod_record
 from scheduler_ext.requests import assignment_of
 from scheduler_ext.sentences import Sentences
 from scheduler_ext.state import ClusterState
-from scheduler_ext.waiting import WaitingPods
+from scheduler_ext.waiting import WaitingPods, withheld_from
 
 __all__ = ["BEST_SCORE", "Filtered", "Rated", "Verbs"]
 
@@ -104,7 +104,7 @@ class Verbs:
             if record.demand is None:
                 reason = Reason(Cause.REQUEST, record.refusal)
                 return Filtered([], dict.fromkeys(names, reason))
-            rows = self._rows(names)
+            offered = rows = self._rows(names)
             if (key := key_of(record)) is not None:
                 result = self._filter_member(record, key, names, rows)
                 if result is not None:
@@ -122,7 +122,8 @@ class Verbs:
                 version = int(self.state.cluster.version[rows[best]])
                 self._considered = _Considered(record.uid, passed, rows, cost, best, version)
             else:
-                self.waiting.add(record, self._clock())
+                withheld = withheld_from(self.state.cluster, offered)
+                self.waiting.add(record, self._clock(), withheld)
             if len(passed) == 1:
                 # kube-scheduler asks for no scores when there is no choice.
                 self._assume(record, passed[0])
@@ -173,7 +174,7 @@ class Verbs:
         with self.state.lock:
             self._begin(record)
             if self.patience.lasts(record, pod.status.nominated_node_name, victims.keys()):
-                self.waiting.add(record, self._clock())
+                self.waiting.keep(record, self._clock())
                 return {}
             found = {
                 node: victims_needed(self.state, self.budgets, record, node, uids)
@@ -260,7 +261,7 @@ class Verbs:
                 Cause.GROUP,
                 f"group {key.name}: room was held on {verdict.place}, which this pod cannot use",
             )
-        self.waiting.add(record, self._clock())
+        self.waiting.add(record, self._clock(), withheld_from(self.state.cluster, rows))
         return Filtered([], dict.fromkeys(names, reason))
 
     def _place_all(

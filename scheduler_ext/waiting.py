@@ -4,19 +4,38 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from scheduler_ext.placement import Cluster, fitting
 from scheduler_ext.placement.several import search_devices
 from scheduler_ext.records import PodRecord
 from scheduler_ext.requests import Demand
 
-__all__ = ["Waiting", "WaitingPods", "who_fits"]
+__all__ = ["Waiting", "WaitingPods", "Withheld", "who_fits", "withheld_from"]
+
+
+@dataclass(frozen=True, slots=True)
+class Withheld:
+    """Nodes that kube-scheduler did not offer for a pod: cordoned ones, or another pool's. When one
+    of those becomes fit for the pod, it is kube-scheduler who notices."""
+
+    shape_version: int
+    """Of the cluster; with other nodes the rows are others, too."""
+    rows: bytes
+    """A bit for each."""
+
+    def among(self, trial: Cluster) -> NDArray[np.bool_] | None:
+        if trial.shape_version != self.shape_version:
+            return None
+        bits = np.unpackbits(np.frombuffer(self.rows, dtype=np.uint8), count=trial.rows)
+        return bits.astype(np.bool_)
 
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
     pod: PodRecord
     since_s: float
+    withheld: Withheld | None = None
     inherited: bool = False
     """Another leader may have rejected it; we have not been asked about it ourselves."""
 
@@ -32,11 +51,16 @@ class WaitingPods:
     def __len__(self) -> int:
         return len(self._pods)
 
-    def add(self, pod: PodRecord, now_s: float) -> None:
+    def add(self, pod: PodRecord, now_s: float, withheld: Withheld | None = None) -> None:
         self.rejections += 1
         known = self._pods.get(pod.uid)
         since_s = known.since_s if known else now_s
-        self._pods[pod.uid] = Waiting(pod, since_s)
+        self._pods[pod.uid] = Waiting(pod, since_s, withheld)
+
+    def keep(self, pod: PodRecord, now_s: float) -> None:
+        """The same, when the nodes for it are those that were offered last."""
+        known = self._pods.get(pod.uid)
+        self.add(pod, now_s, known.withheld if known else None)
 
     def inherit(self, pods: Iterable[PodRecord], now_s: float) -> None:
         """Pods without a node, which kube-scheduler may believe to fit nowhere."""
@@ -65,6 +89,15 @@ class WaitingPods:
         )
 
 
+def withheld_from(cluster: Cluster, offered: NDArray[np.int64]) -> Withheld | None:
+    """`offered` are rows, -1 for nodes that we do not know; None when all were offered."""
+    withheld = cluster.present[: cluster.rows].copy()
+    withheld[offered[offered >= 0]] = False
+    if not withheld.any():
+        return None
+    return Withheld(cluster.shape_version, np.packbits(withheld).tobytes())
+
+
 def who_fits(trial: Cluster, in_order: list[Waiting], most: int) -> list[PodRecord]:
     """As many as there is room for together. `trial` is a copy, and used up.
 
@@ -72,16 +105,15 @@ def who_fits(trial: Cluster, in_order: list[Waiting], most: int) -> list[PodReco
     everybody's turn.
     """
     fit: list[PodRecord] = []
-    hopeless: set[Demand] = set()
-    groups: dict[object, list[PodRecord]] = {}
+    hopeless: set[tuple[Demand, Withheld | None]] = set()
+    groups: dict[object, list[Waiting]] = {}
     for waiting in in_order:
-        pod = waiting.pod
-        groups.setdefault(_group(pod), []).append(pod)
-    for pods in groups.values():
+        groups.setdefault(_group(waiting.pod), []).append(waiting)
+    for members in groups.values():
         if len(fit) >= most:
             break
-        if all(_take(trial, pod, hopeless) for pod in pods):
-            fit.append(pods[0])
+        if all(_take(trial, each, hopeless) for each in members):
+            fit.append(members[0].pod)
     return fit
 
 
@@ -91,11 +123,14 @@ def _group(pod: PodRecord) -> object:
     return pod.uid
 
 
-def _take(trial: Cluster, pod: PodRecord, hopeless: set[Demand]) -> bool:
-    demand = pod.demand
-    if demand is None or demand in hopeless:
+def _take(trial: Cluster, waiting: Waiting, hopeless: set[tuple[Demand, Withheld | None]]) -> bool:
+    demand, withheld = waiting.pod.demand, waiting.withheld
+    if demand is None or (demand, withheld) in hopeless:
         return False
     rows = np.arange(trial.rows)
+    mask = withheld.among(trial) if withheld else None
+    if mask is not None:
+        rows = rows[~mask]
     for request in demand.requests:
         rows = rows[fitting(trial, rows, request)]
     for row in rows:
@@ -104,5 +139,5 @@ def _take(trial: Cluster, pod: PodRecord, hopeless: set[Demand]) -> bool:
             for request, chosen in zip(demand.requests, devices, strict=True):
                 trial.take(int(row), chosen, request)
             return True
-    hopeless.add(demand)
+    hopeless.add((demand, withheld))
     return False

@@ -186,6 +186,40 @@ def test_a_pod_that_kube_scheduler_knew_before_us_is_woken_all_the_same():
     assert made.woken == {"early"}
 
 
+@pytest.mark.parametrize("member", [False, True], ids=["alone", "of a group"])
+def test_a_pod_is_not_woken_for_room_on_nodes_that_kube_scheduler_does_not_offer(member):
+    """Another pool's, by a selector or a taint: it would be rejected again, every few seconds."""
+    made = world(gpu_node("pool", gpus=1), gpu_node("other", gpus=1))
+    replica = made.replicas[0]
+    add(made, "p", 160, 60)
+    assert replica.binder.bind("default", "p", "uid-default-p", "pool") is None
+    group = {names.GROUP: "g", names.GROUP_SIZE: "2"} if member else {}
+    asked = add(made, "waits", 60, 40, annotations=dict(group))
+    if member:
+        add(made, "beside", 60, 40, annotations=dict(group))
+    assert not replica.verbs.filter(asked, ["pool"]).passed
+    for _ in range(5):
+        made.pass_time(6.0)
+        replica.tender.tend()
+    assert not made.woken
+    made.delete_pod("p")
+    made.deliver(0)
+    replica.tender.tend()
+    assert made.woken == {"waits"}
+
+
+def test_a_pod_is_woken_for_a_node_that_was_not_there_when_it_was_tried():
+    made = world(gpu_node("pool", gpus=1), gpu_node("other", gpus=1))
+    replica = made.replicas[0]
+    asked = add(made, "waits", 200, 40, annotations={names.GPUS: "2"})
+    assert not replica.verbs.filter(asked, ["pool"]).passed
+    replica.tender.tend()
+    made.change_node(gpu_node("new", gpus=2))
+    made.deliver(0)
+    replica.tender.tend()
+    assert made.woken == {"waits"}
+
+
 def test_a_new_leader_wakes_whom_the_one_before_rejected():
     made = World([gpu_node("n1", gpus=1)])
     add(made, "p", 100, 60)
