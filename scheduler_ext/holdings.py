@@ -92,6 +92,13 @@ class Holdings:
             self._state.ledger.let_go(uid)
             self._state.refresh()
 
+    def release(self, uid: str) -> None:
+        """The pod's group gave up its room. One whose bind call has begun is not the group's to
+        give up: the call itself does that, or the pod has left the group since."""
+        with self._state.lock:
+            if uid not in self._decided:
+                self.let_go(uid)
+
     def settle(self, uid: str) -> None:
         """The pod is bound: what was chosen stays until the watch tells."""
         with self._state.lock:

@@ -85,7 +85,7 @@ class Verbs:
         self.budgets = Budgets()
         self.patience = Patience(state, clock)
         self.holdings = Holdings(state, self._ended, clock, settle_s=settle_s)
-        self.companions = Companions(state, self.holdings.let_go, group_times, clock)
+        self.companions = Companions(state, self.holdings.release, group_times, clock)
         self._assume_s = assume_s
         self._clock = clock
         self._sentences = Sentences(state.cluster, state.unit_mib)

@@ -227,3 +227,28 @@ def test_a_pod_that_asks_for_zero_is_bound_without_a_plan(world):
     assert names.PLAN not in world.pods["zero"]["metadata"]["annotations"]
     world.deliver(0)
     assert world.fits("other")
+
+
+def test_a_pod_that_left_its_group_keeps_its_gpu_when_that_gives_up(world):
+    world.change_node(gpu_node("n1", gpus=2))
+    group = {names.GROUP: "g", names.GROUP_SIZE: "2"}
+    for name in ("m0", "m1"):
+        world.add_pod(gpu_pod(name, 100, 60, annotations=dict(group)))
+    world.deliver(0)
+    assert world.schedule("m0") == "n1"
+    world.pods["m1"]["metadata"]["annotations"].clear()
+    world.change_pod("m1")
+    world.deliver(0)
+    assert world.schedule("m1") == "n1"
+    verbs = world.replicas[0].verbs
+
+    def time_is_up() -> None:
+        world.pass_time(61.0)
+        verbs.expire()
+        assert world.fits("p")
+        assert not world.fits("other"), "a GPU is free that is being bound"
+
+    world.after_plan = time_is_up
+    assert world.bind("m1", "n1")
+    world.calm_down()
+    assert verbs.companions.is_empty()

@@ -13,6 +13,7 @@ from scheduler_ext.ledger import Stage
 from scheduler_ext.objects import Node, Pod, host_demand
 from scheduler_ext.state import ClusterState
 from tests.extender_cluster import gpu_node, gpu_pod, uuid_of
+from tests.extender_world import World
 
 
 def node(*arguments, **more) -> Node:
@@ -196,3 +197,47 @@ def test_a_change_touches_no_other_rows():
     made.change_pod(Change(ChangeKind.ADDED, pod("p", node="n1", annotations=plan)))
     changed = np.flatnonzero(made.cluster.version != before)
     assert changed.tolist() == [made.cluster.row_of["n1"]]
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_a_whole_gpu_is_free_in_the_end_whatever_becomes_of_its_node(comes_back):
+    plan = {names.PLAN: assignment.encode(Assignment({"main": (Slice(uuid_of("n1", 0), 0, 100),)}))}
+    made = World([gpu_node("n1"), gpu_node("n2")])
+    stored = made.add_pod(gpu_pod("p", 0, 100, node="n1", annotations=plan))
+    for number, replica in enumerate(made.replicas):
+        made.deliver(number)
+        changed = Change(ChangeKind.DELETED, msgspec.convert(stored, Pod))
+        replica.state.change_pod(changed)
+        replica.state.change_node(Change(ChangeKind.DELETED, node("n1")))
+        if comes_back:
+            replica.state.change_node(Change(ChangeKind.ADDED, node("n1")))
+            assert free(replica.state) == [(0, 0), (160, 100)]
+        # A list that knows nothing of the pod changes nothing about it.
+        replica.state.replace_pods([])
+        assert not replica.state.ledger.is_empty()
+    made.pass_time(3.0)
+    for replica in made.replicas:
+        # Both do it, whoever leads.
+        replica.tender.tend()
+        assert replica.state.ledger.is_empty()
+        if comes_back:
+            assert free(replica.state) == [(160, 100), (160, 100)]
+    # Who starts only now has never heard of it.
+    assert made.start().verbs.holdings.is_empty()
+
+
+def test_a_pod_whose_whole_gpu_rests_can_be_followed_by_one_of_its_name():
+    plan = {names.PLAN: assignment.encode(Assignment({"main": (Slice(uuid_of("n1", 0), 0, 100),)}))}
+    made = World([gpu_node("n1", gpus=1)], replicas=1)
+    made.add_pod(gpu_pod("p", 0, 100, node="n1", annotations=plan))
+    made.delete_pod("p")
+    later = gpu_pod("p", 0, 100)
+    later["metadata"]["uid"] = "another"
+    made.add_pod(later)
+    made.deliver(0)
+    assert made.schedule("p") is None
+    made.pass_time(3.0)
+    made.replicas[0].tender.tend()
+    assert made.woken == {"p"}
+    assert made.schedule("p") == "n1"
+    assert made.bind("p", "n1")
