@@ -95,11 +95,7 @@ class Tender:
         """Whom the leader before us rejected is not written down anywhere."""
         state = self._verbs.state
         with state.lock:
-            pending = [
-                pod
-                for pod in state.pods_on("")
-                if not self._verbs.asked(pod.uid) and state.ledger.entry(pod.uid) is None
-            ]
+            pending = [pod for pod in state.pods_on("") if state.ledger.entry(pod.uid) is None]
             self._verbs.waiting.inherit(pending, self._clock())
 
     def _to_wake(self) -> list[PodRecord]:

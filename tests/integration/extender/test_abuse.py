@@ -63,6 +63,36 @@ def test_a_body_that_makes_no_sense_is_refused_with_the_reason(server, start, co
     assert scheduler.call("GET", "/readyz") == (200, "ok")
 
 
+@pytest.mark.parametrize(
+    ("verb", "body", "text"),
+    [
+        ("bind", b"{", "the body is not what kube-scheduler sends"),
+        ("bind", b'{"PodName": "p", "PodNamespace": "default"}', "missing required field `PodUID`"),
+        ("bind", b'{"PodName": "\\ud800"}', "the body is not what kube-scheduler sends"),
+        ("bind", b'{"PodName": ' + b"[" * 100_000, "the body is not what kube-scheduler sends"),
+        ("bind", b'{"Deep": ' + b"[" * 100_000, "nested too deeply"),
+        ("preempt", b"[]", "Expected `object`, got `array`"),
+        ("preempt", b'{"Pod": {}}', "set `nodeCacheCapable: true`"),
+        ("preempt", b'{"Pod": {}, "NodeNameToMetaVictims": {"n": 7}}', "Expected `object`"),
+    ],
+)
+def test_the_rarer_verbs_say_what_they_cannot_read_as_well(start, connect, verb, body, text):
+    scheduler = connect(start())
+    status, answer = scheduler.call("POST", f"/scheduler/{verb}", body)
+    assert (status, text in answer["error"]) == (400, True), answer
+    assert scheduler.call("GET", "/readyz") == (200, "ok")
+
+
+@pytest.mark.parametrize("name", ["..", "a/b", "p?x=1", "", "p\r\nX: y"])
+def test_a_bind_call_reaches_nothing_but_pods(server, start, connect, name):
+    server.add(gpu_node("n1"))
+    scheduler = connect(start())
+    strange = gpu_pod("p")
+    strange["metadata"]["name"] = name
+    assert scheduler.bind(strange, "n1") != ""
+    assert not server.asked("POST", "")
+
+
 def test_unknown_nodes_and_empty_lists_are_no_trouble(server, start, connect):
     server.add(gpu_node("n1"))
     scheduler = connect(start())

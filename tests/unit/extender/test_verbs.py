@@ -220,13 +220,23 @@ def test_a_pod_is_woken_for_a_node_that_was_not_there_when_it_was_tried():
     assert made.woken == {"waits"}
 
 
-def test_a_new_leader_wakes_whom_the_one_before_rejected():
+@pytest.mark.parametrize("led_before", [False, True])
+def test_a_new_leader_wakes_whom_the_one_before_rejected(led_before):
     made = World([gpu_node("n1", gpus=1)])
+    add(made, "waits", 100, 60)
+    if led_before:
+        made.leader = 1
+        assert made.schedule("waits") == "n1"
+        made.pass_time(100.0)
+        made.replicas[1].tender.tend()
+        made.leader = 0
+        made.replicas[1].tender.tend()
     add(made, "p", 100, 60)
     assert made.schedule("p") == "n1"
     assert made.bind("p", "n1")
-    add(made, "waits", 100, 60)
+    made.deliver(0)
     assert made.schedule("waits") is None
+    made.woken.clear()
     made.leader = 1
     made.deliver(1)
     tender = made.replicas[1].tender
