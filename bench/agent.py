@@ -4,12 +4,14 @@ The real agent in a process of its own, on 16 simulated GPUs of 288 GB, beside t
 that tests use. First 400 containers are admitted; then one after the other is replaced, and each
 call of the kubelet is timed at the kubelet's end. `python -m bench.agent --json` prints one object,
 without `--json` a table. With `--api-server` there is a stand-in of that, too, which knows all
-pods. That run is for the agent's memory: all stand-ins share one interpreter, and answer later.
+pods, in a process of its own.
 """
 
 import argparse
+import gc
 import json
 import math
+import multiprocessing
 import os
 import shutil
 import sys
@@ -19,17 +21,20 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from multiprocessing.connection import Connection
 from pathlib import Path
+from typing import Any, Self
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from scheduler_ext.certificates.material import Lifetimes, renewed
 from simcluster.apiserver import ApiServer
 from simcluster.apiserver import node as node_manifest
+from simcluster.apiserver import write_kubeconfig as write_kubeconfig_of
 from simcluster.kubelet import Kubelet, Pod
 from simcluster.kubelet.endpoint import Endpoint
 from simgpu.node import Node
 from tests.agentprocess import AgentProcess
-from tests.clusterpods import NODE, bound, kubeconfig, pod_path
+from tests.clusterpods import NODE, bound, pod_path
 from tests.simulated import SimulatedNode
 
 GPUS = 16
@@ -109,6 +114,59 @@ class Timed:
 
 
 @contextmanager
+def prompt_stand_in() -> Iterator[None]:
+    """A kubelet does not stop for garbage, nor for 5 ms because another of its threads is at work:
+    Python's ways would be taken for the agent's time."""
+    before_s = sys.getswitchinterval()
+    sys.setswitchinterval(0.0001)
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+        sys.setswitchinterval(before_s)
+
+
+class SeparateApiServer:
+    """The stand-in of the API server in a process of its own: beside that of the kubelet it would
+    hold up the calls that are timed."""
+
+    def __init__(self) -> None:
+        processes = multiprocessing.get_context("spawn")
+        self._line, there = processes.Pipe()
+        self._process = processes.Process(target=serve_api, args=(there,), daemon=True)
+
+    def __enter__(self) -> Self:
+        self._process.start()
+        self.url: str = self._line.recv()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.kill()
+        self._process.join()
+
+    def add(self, manifest: dict[str, Any]) -> None:
+        self._tell("add", manifest)
+
+    def remove(self, path: str) -> None:
+        self._tell("remove", path)
+
+    def _tell(self, *what: object) -> None:
+        self._line.send(what)
+        self._line.recv()
+
+
+def serve_api(line: Connection) -> None:
+    with ApiServer() as server:
+        line.send(server.url)
+        while True:
+            action, what = line.recv()
+            getattr(server, action)(what)
+            line.send(None)
+
+
+@contextmanager
 def large_node(folder: Path) -> Iterator[SimulatedNode]:
     hardware = folder / "hardware.json"
     gpus = [{"model": "B200", "count": GPUS, "memory_bytes": GPU_BYTES}]
@@ -179,13 +237,13 @@ def resident_mib(pid: int, of: str = "") -> float:
     return found_kib / 1024
 
 
-def write_kubeconfig(server: ApiServer, folder: Path) -> str:
+def write_kubeconfig(server: SeparateApiServer, folder: Path) -> str:
     """With an authority of its own, as clusters have one: else the client would load all those that
     browsers trust, which take megabytes."""
     authority = folder / "ca.pem"
     material = renewed(None, ["localhost"], datetime.now(UTC), Lifetimes())
     authority.write_bytes(material.trusted_pem)
-    path = Path(kubeconfig(server, folder / "kubeconfig"))
+    path = Path(write_kubeconfig_of(server.url, folder / "kubeconfig"))
     content = json.loads(path.read_text())
     content["clusters"][0]["cluster"]["certificate-authority"] = str(authority)
     path.write_text(json.dumps(content))
@@ -196,7 +254,7 @@ def pod(name: str) -> Pod:
     return Pod.asking(name, memory=MEMORY_UNITS, compute=COMPUTE_PERCENT)
 
 
-def run(kubelet: Kubelet, server: ApiServer | None, each: Pod) -> None:
+def run(kubelet: Kubelet, server: SeparateApiServer | None, each: Pod) -> None:
     if server is not None:
         server.add(bound(each))
     # Without an API server nobody knows the second resource's size when the first one comes, and
@@ -205,7 +263,7 @@ def run(kubelet: Kubelet, server: ApiServer | None, each: Pod) -> None:
         kubelet.run(each)
 
 
-def finish(kubelet: Kubelet, server: ApiServer | None, each: Pod) -> None:
+def finish(kubelet: Kubelet, server: SeparateApiServer | None, each: Pod) -> None:
     kubelet.finish(each)
     if server is not None:
         server.remove(pod_path(each))
@@ -213,9 +271,9 @@ def finish(kubelet: Kubelet, server: ApiServer | None, each: Pod) -> None:
 
 def measure(folder: Path, with_api_server: bool = False) -> Figures:
     with (
+        SeparateApiServer() if with_api_server else nullcontext() as server,
         large_node(folder) as node,
         Kubelet(folder / "kubelet") as kubelet,
-        ApiServer() if with_api_server else nullcontext() as server,
     ):
         agent = AgentProcess(node, kubelet, folder / "state")
         if server is not None:
@@ -230,10 +288,11 @@ def measure(folder: Path, with_api_server: bool = False) -> Figures:
             agent.kill()
             restarted_s = start(agent, kubelet)
             timed, used_s = Timed(kubelet), cpu_s(agent.pid)
-            for number in range(REPLACED):
-                finish(kubelet, server, pods[number % CONTAINERS])
-                pods[number % CONTAINERS] = pod(f"next-{number}")
-                run(kubelet, server, pods[number % CONTAINERS])
+            with prompt_stand_in():
+                for number in range(REPLACED):
+                    finish(kubelet, server, pods[number % CONTAINERS])
+                    pods[number % CONTAINERS] = pod(f"next-{number}")
+                    run(kubelet, server, pods[number % CONTAINERS])
             used_s = cpu_s(agent.pid) - used_s
             round_trip = round_trip_latency(kubelet)
             # The page with the arbiter's time costs some itself, so it is read outside the span.

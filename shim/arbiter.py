@@ -163,18 +163,19 @@ class Arbiter:
         self._records = ffi.new("struct arbiter_seat[]", 1)
         self._charges = ffi.new("struct arbiter_charge[]", lib.USAGE_SLOTS_MAX)
         self._shared: frozenset[str] = frozenset()
+        self._is_arranged = True
 
     def seat(self, name: str, limits: Path, usage: Path, gpus: Iterable[str]) -> None:
         """Takes a container in: its compute files, and the uuids of its devices in their order."""
         for device, gpu in enumerate(gpus):
             if (name, gpu) not in self._seats:
                 self._seats[name, gpu] = _open(name, gpu, device, limits, usage)
-        self._rearrange()
+                self._is_arranged = False
 
     def unseat(self, name: str) -> None:
         for key in [key for key in self._seats if key[0] == name]:
             self._seats.pop(key).close()
-        self._rearrange()
+            self._is_arranged = False
 
     @property
     def names(self) -> set[str]:
@@ -183,20 +184,24 @@ class Arbiter:
     @property
     def shared_gpus(self) -> frozenset[str]:
         """GPUs that several containers share: alone, charges are better than NVML's percents."""
+        self._arrange()
         return self._shared
 
     def tick(self, now_ns: int) -> Pace:
         """Reads, decides, writes; answers what goes on."""
+        self._arrange()
         count = len(self._order)
         return Pace(lib.arbiter_tick(self._records, count, now_ns, GRANT_LIFETIME_NS))
 
     def run(self, seconds: float) -> Pace:
         """Ticks for so long, without Python's lock; answers what goes on in the end."""
+        self._arrange()
         count, ns = len(self._order), round(seconds * 1e9)
         return Pace(lib.arbiter_run(self._records, count, ns, GRANT_LIFETIME_NS))
 
     def measured(self, gpu: str, used_ns: Mapping[Identity, float], span_s: float) -> None:
         """Takes in how long each process has had the GPU in the last `span_s`, as NVML says."""
+        self._arrange()
         for number, seat in enumerate(self._order):
             if seat.gpu != gpu:
                 continue
@@ -234,6 +239,7 @@ class Arbiter:
 
     def close(self) -> None:
         """Takes all grants back; every container keeps its guaranteed share."""
+        self._arrange()
         lib.arbiter_withdraw(self._records, len(self._order))
         self.leave()
 
@@ -242,8 +248,13 @@ class Arbiter:
         for name in self.names:
             self.unseat(name)
 
-    def _rearrange(self) -> None:
-        """Seats of one GPU stand side by side; what the tick remembers moves with them."""
+    def _arrange(self) -> None:
+        """Seats of one GPU stand side by side; what the tick remembers moves with them. Once for
+        all who came and went: with hundreds of seats it takes milliseconds, in which no other
+        thread of the agent gets far."""
+        if self._is_arranged:
+            return
+        self._is_arranged = True
         before = {(seat.name, seat.gpu): index for index, seat in enumerate(self._order)}
         order = sorted(self._seats.values(), key=lambda seat: (seat.gpu, seat.name))
         numbers = {gpu: number for number, gpu in enumerate(dict.fromkeys(s.gpu for s in order))}

@@ -99,9 +99,9 @@ def test_every_field_has_its_row_and_every_row_its_field():
     assert len({row.name for row in ROWS}) == len(ROWS)
 
 
-def test_the_documentation_has_the_table_as_it_is():
-    document = Path(__file__).parents[3] / "docs" / "agent.md"
-    assert markdown_table() in document.read_text()
+def test_the_readme_has_the_table_as_it_is():
+    readme = Path(__file__).parents[3] / "README.md"
+    assert markdown_table() in readme.read_text()
 
 
 @pytest.mark.parametrize(
