@@ -94,6 +94,19 @@ class Workloads:
         listed = {"apiVersion": "v1", "kind": "List", "items": list(pods)}
         return self.cluster.kubectl("apply", "-f", "-", text=json.dumps(listed), check=check)
 
+    def await_alone(self) -> None:
+        """Until nobody leaves any more whom an earlier test has ended: what he still has on a node
+        counts in what is decided for others."""
+        await_true(
+            "the pods of earlier tests are gone",
+            lambda: (
+                not any(
+                    "deletionTimestamp" in each["metadata"]
+                    for each in self.cluster.api.every("pod")
+                )
+            ),
+        )
+
     def end(self, *wanted: str) -> None:
         """Until they are gone from the node, too."""
         self._delete(wanted or tuple(self._started), "--wait=true", "--timeout=600s")

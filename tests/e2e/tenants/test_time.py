@@ -20,6 +20,7 @@ def test_two_pods_share_one_gpu(installed: Installation, workloads: Workloads) -
         "annotations": {"compute-policy": "fixed", "placement": "pack"},
         "cpu": "500m",
     }
+    workloads.await_alone()
     workloads.start(
         pod("a", "see", "fill", "burn", memory="1Gi", compute=30, **fixed),
         pod("b", "see", "fill", "burn", memory="2Gi", compute=60, **fixed),
