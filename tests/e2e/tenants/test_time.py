@@ -5,6 +5,8 @@ import subprocess
 import sys
 from typing import Any
 
+import pytest
+
 from tests.e2e.daemons import await_true
 from tests.e2e.installation import Installation
 from tests.e2e.shares import assert_shares
@@ -15,12 +17,17 @@ GIB_IN_UNITS = 4
 OUT_OF_MEMORY = 2
 
 
+@pytest.fixture(autouse=True)
+def alone(workloads: Workloads) -> None:
+    """Time and room on a GPU that others are about to leave are not free yet."""
+    workloads.await_alone()
+
+
 def test_two_pods_share_one_gpu(installed: Installation, workloads: Workloads) -> None:
     fixed: dict[str, Any] = {
         "annotations": {"compute-policy": "fixed", "placement": "pack"},
         "cpu": "500m",
     }
-    workloads.await_alone()
     workloads.start(
         pod("a", "see", "fill", "burn", memory="1Gi", compute=30, **fixed),
         pod("b", "see", "fill", "burn", memory="2Gi", compute=60, **fixed),
