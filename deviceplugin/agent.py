@@ -39,7 +39,7 @@ THRIFT_S = 10.0
 DRIVER_S = 5.0
 """How often the driver's files are looked for: parts of it are loaded when first needed."""
 ROUND_S = 60.0
-"""How often books are compared with the kubelet's."""
+"""How often books are compared with the kubelet's, and what others know of us is checked."""
 SPACING_S = 1.0
 """The least time between two comparisons: many pods may end at once."""
 FIRST_LOOK_S = 60.0
@@ -81,7 +81,10 @@ class Agent:
                 f"{settings.state_dir} cannot be set up: {error}; it must be a folder of a disk "
                 "with room, and the agent be allowed to write there"
             ) from None
-        self._round = Repeating("reconciliation", ROUND_S, self._go_round, SPACING_S)
+        self._round = Repeating(
+            "reconciliation", ROUND_S, lambda: self._kubelet.reconcile(), SPACING_S
+        )
+        self._checks = Repeating("checking what others know", ROUND_S, self._check_others)
         self._thrift = Repeating("giving memory back", THRIFT_S, give_back)
         self._driver = Repeating("looking for the driver's files", DRIVER_S, files.access.refresh)
         self._cluster = connect_cluster(
@@ -140,10 +143,13 @@ class Agent:
         self._reconcile_first()
         if self._ending.is_set():
             return
+        # Pods that the API server has shown before we knew what they have.
+        self._refresh_cluster()
         # Before anything is advertised, so that no pod lands on a GPU of another plugin.
         self._look_at_others(OTHERS_S)
         self._kubelet.start()
         self._round.start()
+        self._checks.start()
         self._thrift.start()
         self._driver.start()
         self._arbiter.start()
@@ -155,6 +161,7 @@ class Agent:
         """In an order in which nobody is asked for what has ended already; after any failure."""
         self._health.stop_soon()
         self._round.stop()
+        self._checks.stop()
         self._thrift.stop()
         self._driver.stop()
         self._history.stop()
@@ -194,8 +201,9 @@ class Agent:
 
     def why_not_alive(self) -> str:
         """What only a restart of the agent can mend."""
-        if self._round.overdue_s > STUCK_S:
-            return f"{self._round.name} is stuck for {self._round.overdue_s:.0f} s"
+        for each in (self._round, self._checks):
+            if each.overdue_s > STUCK_S:
+                return f"{each.name} is stuck for {each.overdue_s:.0f} s"
         return ""
 
     def _await_gpus(self) -> None:
@@ -223,8 +231,7 @@ class Agent:
             else:
                 return
 
-    def _go_round(self) -> None:
-        self._kubelet.reconcile()
+    def _check_others(self) -> None:
         self._look_at_others()
         self._refresh_cluster()
 

@@ -121,7 +121,7 @@ def _list(socket: Path) -> tuple[list[Held] | None, str]:
 
 def _read_checkpoint(path: Path) -> list[Holder] | None:
     try:
-        return checkpoint.read(path)
+        return checkpoint.Reader(path).read()
     except checkpoint.CheckpointError as error:
         log.warning("the kubelet's checkpoint is left aside: %s", error)
         return None

@@ -21,6 +21,7 @@ from deviceplugin.booking.asking import Listing, PodSource, ask
 from deviceplugin.booking.bookkeeping import Books
 from deviceplugin.booking.description import described
 from deviceplugin.booking.errors import Refusal, Retry, StartRefused
+from deviceplugin.booking.evidence import Evidence, held_throughout, names_of
 from deviceplugin.booking.identity import (
     Admitted,
     by_listing,
@@ -32,7 +33,6 @@ from deviceplugin.booking.journal import Journal, JournalError
 from deviceplugin.booking.ledger import Allocation, Owner, allocation_name
 from deviceplugin.booking.overview import ContainerAllocation
 from deviceplugin.booking.promises import Promises
-from deviceplugin.booking.reconcile import held_throughout
 from deviceplugin.booking.resize import Resized
 from deviceplugin.booking.sharing import Sharing
 from deviceplugin.booking.sources import Held, Holder, PodView
@@ -243,22 +243,26 @@ class Allocator:
         not be read.
         """
         with self._lock:
-            before = {each.name for each in self._books.ledger}
+            before = frozenset(self._books.ledger.names())
         earlier = checkpoint()
         listed = ask(listing)
         later = checkpoint()
         steady = held_throughout(earlier, later)
+        evidence = Evidence.of(listed, steady) if listed is not None else None
+        recorded = names_of((*(earlier or ()), *(later or ())))
+        there = self._books.files.names()
+        # All of it was made without the lock: whoever is about to start need not wait for it.
         with self._changing():
-            if listed is not None:
+            if listed is not None and evidence is not None:
                 self._notice_others(listed)
-                self._books.settle(self._supply, listed, steady, before)
+                self._books.settle(self._supply, evidence, before)
             if not self._is_reconciled:
                 self._books.check_units(self._supply.sharing.unit_bytes)
                 self._books.repair_files()
                 self._is_reconciled = True
             if steady is not None and listed is not None:
-                self._books.sweep((*(earlier or ()), *(later or ())))
-        # Not under the lock: whoever is about to start need not wait for this.
+                self._books.sweep(there, recorded)
+        # Nor need anybody wait for this.
         self._books.files.clear()
 
     def allocations(self) -> tuple[ContainerAllocation, ...]:

@@ -9,12 +9,13 @@ import msgspec
 from aliquot.protocol.names import MEMORY_RESOURCE
 from deviceplugin.booking import reconcile, resize
 from deviceplugin.booking.errors import Refusal, StartDelayed, StartRefused
+from deviceplugin.booking.evidence import Evidence
 from deviceplugin.booking.journal import Journal, JournalError
-from deviceplugin.booking.ledger import Allocation, Ledger, Owner, allocation_name
+from deviceplugin.booking.ledger import Allocation, Ledger, Owner
 from deviceplugin.booking.liveness import Life, Living
 from deviceplugin.booking.presence import Presence
 from deviceplugin.booking.sharing import MIB, POLICIES
-from deviceplugin.booking.sources import Held, Holder, PodView
+from deviceplugin.booking.sources import Held, PodView
 from deviceplugin.booking.supply import Supply
 from deviceplugin.container.files import ContainerFiles
 from shim.limits import LimitsError
@@ -120,34 +121,27 @@ class Books:
             self.ledger.put(new)
             self.files.ensure(new)
 
-    def settle(
-        self,
-        supply: Supply,
-        listing: list[Held],
-        checkpoint: list[Holder] | None,
-        known_before: Collection[str],
-    ) -> None:
+    def settle(self, supply: Supply, evidence: Evidence, known_before: Collection[str]) -> None:
         """In line with the kubelet; `known_before` was booked when the list was asked for."""
-        found = reconcile.reconcile(self.ledger, supply, listing, checkpoint, self.presence.age_s)
-        self.presence.listed([each.name for each in found.alive])
-        recorded = _names(checkpoint) if checkpoint is not None else None
+        found = reconcile.reconcile(self.ledger, supply, evidence, self.presence.age_s)
+        self.presence.listed(found.alive)
+        recorded = evidence.recorded
         ended = [
             each
             for each in found.unlisted
             if each.name in known_before
             and self.presence.is_over(each, None if recorded is None else each.name in recorded)
         ]
-        changed = [each for each in found.alive if each != self.ledger.get(each.name)]
         adopted = self._restored(found.adopted, supply)
         try:
-            self._journal.record([*changed, *adopted], [each.name for each in ended])
+            self._journal.record([*found.changed, *adopted], [each.name for each in ended])
         except JournalError as error:
             _log.error("not reconciled: %s", error)
             for each in adopted:
                 self.ledger.drop(each.name)
             return
         self._forget(ended)
-        for each in (*changed, *adopted):
+        for each in (*found.changed, *adopted):
             self.ledger.put(each)
         for each in ended:
             _log.info("%s of %s is free again", each.resource, each.holder())
@@ -180,12 +174,14 @@ class Books:
         for each in self.ledger:
             self._make_files(each)
 
-    def sweep(self, checkpoint: Iterable[Holder]) -> None:
-        """Removes what nobody has any more, and the kubelet cannot bring back."""
+    def sweep(self, there: Collection[str], recorded: Collection[str]) -> None:
+        """Of the folders that were `there` a moment ago, removes those that nobody has any more and
+        the kubelet, which has written down the `recorded` ones, cannot bring back."""
+        self.files.sweep(set(there).difference(self.ledger.names(), recorded))
         libraries = {each.shim for each in self.ledger}
-        names = {each.name for each in self.ledger} | _names(checkpoint)
         # Of containers that we had forgotten, nobody knows which library they were given.
-        self.files.sweep(names, None if "" in libraries else libraries | {self.library})
+        if "" not in libraries:
+            self.files.sweep_libraries(libraries | {self.library})
 
     def _restored(self, adopted: Iterable[Allocation], supply: Supply) -> tuple[Allocation, ...]:
         """As their folders say they were. All are booked first, so that none grows into another."""
@@ -223,10 +219,6 @@ class Books:
         except OSError as error:
             # The next start sweeps it; until then it is only a folder that nobody uses.
             _log.warning("cannot remove the files of %s: %s", allocation.holder(), error)
-
-
-def _names(checkpoint: Iterable[Holder]) -> set[str]:
-    return {allocation_name(each.resource, each.ids) for each in checkpoint}
 
 
 def _text(error: Exception) -> str:

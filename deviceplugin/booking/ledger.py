@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Collection, Hashable, ItemsView, Iterable, Iterator
+from collections.abc import Collection, Hashable, ItemsView, Iterable, Iterator, KeysView
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TypeVar
@@ -130,6 +130,13 @@ class Ledger:
     def items(self) -> ItemsView[str, Allocation]:
         """By name; not to be changed meanwhile."""
         return self._entries.items()
+
+    def names(self) -> KeysView[str]:
+        """Of all entries; changes with them."""
+        return self._entries.keys()
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._entries
 
     def __len__(self) -> int:
         return len(self._entries)

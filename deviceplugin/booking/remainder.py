@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from deviceplugin.booking import ids
+from deviceplugin.booking.evidence import Evidence
 from deviceplugin.booking.ledger import Allocation, Ledger, allocation_name
 from deviceplugin.booking.presence import UNLISTED_S
 from deviceplugin.booking.reconcile import reconcile
@@ -45,10 +46,11 @@ def why_in_use(records: Records, sharing: Sharing) -> str:
     ledger = Ledger()
     for each in records.booked:
         ledger.put(each)
-    found = reconcile(
-        ledger, Supply(sharing), records.listing, records.checkpoint, lambda _: float("inf")
-    )
-    held = (*found.alive, *found.adopted)
+    evidence = Evidence.of(records.listing, records.checkpoint)
+    found = reconcile(ledger, Supply(sharing), evidence, lambda _: float("inf"))
+    for each in found.changed:
+        ledger.put(each)
+    held = [*(each for each in ledger if each.name in found.alive), *found.adopted]
     holders = running | {str(each.owner) if each.owner else each.name for each in held}
     if holders:
         return f"a part of a GPU is still held by {_list(holders)}; end these pods and try again"

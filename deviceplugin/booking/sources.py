@@ -1,11 +1,15 @@
 """What the agent learns from others: the kubelet's list, its checkpoint, the pods of this node."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from aliquot.protocol.assignment import Assignment
 from aliquot.protocol.request import PodRequest
 
-__all__ = ["ContainerKey", "Held", "Holder", "PodView"]
+__all__ = ["ContainerKey", "Held", "Holder", "PodView", "SameIds"]
+
+SameIds = Callable[[str, frozenset[str]], frozenset[str]]
+"""Takes a resource and ids of it, and has the chance to answer equal ones that are kept anyway."""
 
 
 @dataclass(frozen=True, slots=True, order=True)

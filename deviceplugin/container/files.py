@@ -7,7 +7,7 @@ import logging
 import os
 import shutil
 import time
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -154,28 +154,33 @@ class ContainerFiles:
 
     def clear(self) -> None:
         """Removes what was set aside. Nobody else knows it by name, so no lock is needed."""
-        for entry in _entries(self._aside):
-            self._try_to_remove(entry)
+        for name in _names(self._aside):
+            self._try_to_remove(self._aside / name)
 
-    def sweep(self, names: Collection[str], libraries: Collection[str] | None) -> None:
-        """Removes folders and libraries that nobody has: of a crash, of an older version.
-        Without `libraries`, all of them stay."""
-        for entry in _entries(self._allocations):
-            if entry.name not in names:
-                self._try_to_remove(entry)
-        for entry in _entries(self._libraries):
-            is_needed = libraries is None or entry.name in libraries
-            if entry.name != "ld.so.preload" and not is_needed:
-                entry.unlink(missing_ok=True)
+    def names(self) -> list[str]:
+        """Of all allocations that have a folder."""
+        return _names(self._allocations)
+
+    def sweep(self, names: Iterable[str]) -> None:
+        """Removes folders that nobody has: of a crash."""
+        for name in names:
+            self._try_to_remove(self._allocations / name)
+
+    def sweep_libraries(self, needed: Collection[str]) -> None:
+        """Removes all others, of older versions."""
+        for name in _names(self._libraries):
+            if name != "ld.so.preload" and name not in needed:
+                (self._libraries / name).unlink(missing_ok=True)
 
     def uninstall(self) -> None:
         """Takes away everything that we put on the node."""
         self.access.remove()
-        for entry in (*_entries(self._allocations), *_entries(self._aside)):
-            self._remove(entry)
+        for folder in (self._allocations, self._aside):
+            for name in _names(folder):
+                self._remove(folder / name)
         # The folder itself may be a mount, which cannot go.
         shutil.rmtree(self.root, ignore_errors=True)
-        if _entries(self.root):
+        if _names(self.root):
             raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(self.root))
 
     def found_limits(self, allocation: Allocation) -> Limits | None:
@@ -286,8 +291,9 @@ def _put(path: Path, content: bytes) -> None:
     fresh.replace(path)
 
 
-def _entries(folder: Path) -> list[Path]:
+def _names(folder: Path) -> list[str]:
     try:
-        return sorted(folder.iterdir())
+        with os.scandir(folder) as entries:
+            return [each.name for each in entries]
     except FileNotFoundError:
         return []

@@ -1,17 +1,15 @@
 """Reads the kubelet's lists of who holds what, of which nearly all is as it was in the last one."""
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from deviceplugin.booking.ids import RESOURCES
-from deviceplugin.booking.sources import ContainerKey, Held
+from deviceplugin.booking.sources import ContainerKey, Held, SameIds
 from deviceplugin.kubelet.proto import holdings_pb2 as messages
 from deviceplugin.kubelet.proto import pod_resources_pb2 as api
 
-__all__ = ["HoldingsReader", "SameIds", "of_others"]
-
-SameIds = Callable[[str, frozenset[str]], frozenset[str]]
+__all__ = ["HoldingsReader", "of_others"]
 
 # How devices of ours begin: the name's tag and length, and the name.
 _OURS = tuple(bytes((0x0A, len(each))) + each.encode() for each in RESOURCES)
@@ -27,7 +25,6 @@ class HoldingsReader:
     """Any thread may read. Who is listed as before is the same object as before."""
 
     def __init__(self, same: SameIds = lambda _resource, some: some) -> None:
-        """`same` has the chance to replace ids by equal ones that it keeps anyway."""
         self._same = same
         self._known: dict[tuple[str, str, str], _Known] = {}
 

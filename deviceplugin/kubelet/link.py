@@ -42,6 +42,8 @@ class KubeletLink:
         self._allocator = allocator
         self._pods = pods
         self._plugins = folder / PLUGINS_FOLDER
+        self._checkpoint_file = self._plugins / checkpoint.FILE_NAME
+        self._checkpoint = checkpoint.Reader(self._checkpoint_file, allocator.same_ids)
         self._traffic = Traffic()
         self._advertisements = {
             each: Advertisement() for each in (MEMORY_RESOURCE, COMPUTE_RESOURCE)
@@ -66,13 +68,17 @@ class KubeletLink:
 
     def reconcile(self) -> None:
         """Compares the allocator's books with the kubelet's."""
-        self._allocator.reconcile(self.read_checkpoint, self.podresources.list_when_quiet)
+        self._allocator.reconcile(
+            lambda: self._told(self._checkpoint.read), self.podresources.list_when_quiet
+        )
 
-    def read_checkpoint(self, holding: str = "") -> list[Holder] | None:
-        """With an id, only of containers that hold it. None when it cannot be read; that is logged
-        once."""
+    def _holders_of(self, device_id: str) -> list[Holder] | None:
+        return self._told(lambda: checkpoint.holders_of(self._checkpoint_file, device_id))
+
+    def _told(self, read: Callable[[], list[Holder]]) -> list[Holder] | None:
+        """None when the checkpoint cannot be read; that is logged once."""
         try:
-            holders = checkpoint.read(self._plugins / checkpoint.FILE_NAME, holding)
+            holders = read()
         except checkpoint.CheckpointError as error:
             if str(error) != self._unreadable:
                 log.warning("the kubelet's checkpoint is left aside: %s", error)
@@ -101,7 +107,7 @@ class KubeletLink:
                     self._pods,
                     self.podresources.list_now,
                     self.podresources.list_when_quiet,
-                    self.read_checkpoint,
+                    self._holders_of,
                     self._counts,
                     self._on_start,
                 ),

@@ -73,13 +73,14 @@ class PodResourcesService:
     ) -> api.AllocatableResourcesResponse:
         self._admit(context)
         with self._manager.mutex:
-            return api.AllocatableResourcesResponse(
-                devices=[
-                    api.ContainerDevices(resource_name=resource, device_ids=[each])
-                    for resource, ids in self._manager.healthy.items()
-                    for each in sorted(ids)
-                ]
-            )
+            healthy = {resource: sorted(ids) for resource, ids in self._manager.healthy.items()}
+        return api.AllocatableResourcesResponse(
+            devices=[
+                api.ContainerDevices(resource_name=resource, device_ids=[each])
+                for resource, ids in healthy.items()
+                for each in ids
+            ]
+        )
 
     def _admit(self, context: grpc.ServicerContext) -> None:
         time.sleep(self.delay_s)

@@ -8,6 +8,18 @@ from deviceplugin.booking.sources import Holder
 from tests.unit.agent.agent_node import COMPUTE, MEMORY, uuid
 
 
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / checkpoint.FILE_NAME
+
+
+def _replace(file: Path, content: bytes) -> None:
+    """As the kubelet does."""
+    fresh = file.with_name("fresh")
+    fresh.write_bytes(content)
+    fresh.replace(file)
+
+
 def _entry(device_ids: object) -> dict[str, object]:
     return {
         "PodUID": "u",
@@ -31,12 +43,46 @@ def _content(*entries: object) -> bytes:
         [f"m-{uuid(1)}-0", f"m-{uuid(1)}-1"],
     ],
 )
-def test_every_versions_form_of_ids_is_read(device_ids: object) -> None:
+def test_every_versions_form_of_ids_is_read(file: Path, device_ids: object) -> None:
     wanted = Holder("u", "c", MEMORY, frozenset({f"m-{uuid(1)}-0", f"m-{uuid(1)}-1"}))
-    assert checkpoint.parse(_content(_entry(device_ids))) == [wanted]
+    file.write_bytes(_content(_entry(device_ids)))
+    assert checkpoint.Reader(file).read() == [wanted]
 
 
-def test_with_an_id_only_containers_that_hold_it_are_read() -> None:
+def test_what_is_as_before_is_the_same_object_and_what_is_not_is_read_anew(file: Path) -> None:
+    first, second = [f"m-{uuid(1)}-{number}" for number in (1, 2)]
+    stays, goes = {**_entry([first]), "PodUID": "stays"}, {**_entry([second]), "PodUID": "goes"}
+    changes, changed = {**_entry([second]), "PodUID": "old"}, {**_entry([first]), "PodUID": "old"}
+    reader = checkpoint.Reader(file)
+    _replace(file, _content(stays, goes, changes))
+    before = reader.read()
+    assert reader.read() is before
+
+    _replace(file, _content(changed, stays))
+    after = reader.read()
+    assert after == [
+        Holder("old", "c", MEMORY, frozenset({first})),
+        Holder("stays", "c", MEMORY, frozenset({first})),
+    ]
+    assert after[1] is before[0]
+
+    file.unlink()
+    assert reader.read() == []
+
+
+def test_after_garbage_it_reads_on(file: Path) -> None:
+    reader = checkpoint.Reader(file)
+    for content in (_content(_entry(["m"])), b"{", _content(_entry(["m"]))):
+        _replace(file, content)
+        if content == b"{":
+            for _ in range(2):
+                with pytest.raises(checkpoint.CheckpointError):
+                    reader.read()
+        else:
+            assert reader.read() == [Holder("u", "c", MEMORY, frozenset({"m"}))]
+
+
+def test_with_an_id_only_containers_that_hold_it_are_read(file: Path) -> None:
     one, other = [f"m-{uuid(1)}-{number}" for number in (1, 2)]
     longer = f"m-{uuid(1)}-11"
     entries = [
@@ -46,17 +92,19 @@ def test_with_an_id_only_containers_that_hold_it_are_read() -> None:
         {**_entry({"-1": [f"c-{uuid(1)}-6"]}), "PodUID": "app", "ContainerName": "beside"},
         {**_entry({"-1": [longer]}), "PodUID": "longer"},
     ]
-    assert checkpoint.parse(_content(*entries), one) == [
+    file.write_bytes(_content(*entries))
+    assert checkpoint.holders_of(file, one) == [
         Holder("init", "c", MEMORY, frozenset({one})),
         Holder("app", "c", MEMORY, frozenset({one, other})),
         Holder("app", "c", COMPUTE, frozenset({f"c-{uuid(1)}-5"})),
     ]
-    assert checkpoint.parse(_content(*entries), f"m-{uuid(1)}-3") == []
+    assert checkpoint.holders_of(file, f"m-{uuid(1)}-3") == []
 
 
-def test_a_kubelet_that_never_allocated_anything_has_no_entries(tmp_path: Path) -> None:
-    assert checkpoint.read(tmp_path / "none") == []
-    assert checkpoint.parse(b'{"Data":{"PodDeviceEntries":null},"Checksum":1}') == []
+def test_a_kubelet_that_never_allocated_anything_has_no_entries(file: Path) -> None:
+    assert checkpoint.Reader(file).read() == []
+    file.write_bytes(b'{"Data":{"PodDeviceEntries":null},"Checksum":1}')
+    assert checkpoint.Reader(file).read() == []
 
 
 @pytest.mark.parametrize(
@@ -77,13 +125,12 @@ def test_a_kubelet_that_never_allocated_anything_has_no_entries(tmp_path: Path) 
         _content(_entry([]))[:-20],
     ],
 )
-def test_garbage_is_refused_with_the_files_name(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "kubelet_internal_checkpoint"
-    path.write_bytes(content)
+def test_garbage_is_refused_with_the_files_name(file: Path, content: bytes) -> None:
+    file.write_bytes(content)
     with pytest.raises(checkpoint.CheckpointError, match="kubelet_internal_checkpoint"):
-        checkpoint.read(path)
+        checkpoint.Reader(file).read()
 
 
 def test_an_unreadable_checkpoint_is_an_error_and_not_an_empty_one(tmp_path: Path) -> None:
     with pytest.raises(checkpoint.CheckpointError):
-        checkpoint.read(tmp_path)
+        checkpoint.Reader(tmp_path).read()
