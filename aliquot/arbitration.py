@@ -26,6 +26,9 @@ LOOK_S = 0.2
 """How often the leader looks up from ticking: for containers that came or went, for news from NVML,
 and whether it still leads."""
 
+LOOK_AGAIN_S = 0.02
+"""The same when it was not the time to look."""
+
 SOON_S = 0.002
 """The least time between two looks."""
 
@@ -53,10 +56,11 @@ class Arbitration(threading.Thread):
     def __init__(
         self,
         lock: Path,
-        members: Callable[[], Iterable[Member]],
+        members: Callable[[], Iterable[Member] | None],
         samples: Samples | None = None,
     ) -> None:
-        """`samples` are those of a host that has NVML open for other reasons, too."""
+        """`members` may answer None when it is not the time to look: all stay as before. `samples`
+        are those of a host that has NVML open for other reasons, too."""
         super().__init__(name="arbiter", daemon=True)
         self._lock = lock
         self._members = members
@@ -96,8 +100,10 @@ class Arbitration(threading.Thread):
             if now >= look_at:
                 if not leadership.keep():
                     return
-                _seat(arbiter, {member.name: member for member in self._members()})
-                look_at = now + LOOK_S
+                members = self._members()
+                if members is not None:
+                    _seat(arbiter, {member.name: member for member in members})
+                look_at = now + (LOOK_S if members is not None else LOOK_AGAIN_S)
             left_s = look_at - now
             if pace is not Pace.IDLE:
                 left_s = min(left_s, max(utilization.due_in_s(), SOON_S))

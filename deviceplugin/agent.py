@@ -104,7 +104,10 @@ class Agent:
             self._refresh_cluster,
         )
         self._arbiter = NodeArbiter(
-            settings.state_dir / ".arbiter", self._allocator.allocations, nvml
+            settings.state_dir / ".arbiter",
+            self._allocator.allocations,
+            nvml,
+            lambda: self._kubelet.traffic.is_busy,
         )
         self._tenants = TenantWatch(
             nvml,
@@ -124,7 +127,7 @@ class Agent:
             self._counts,
         )
         self._viewer = Viewer(settings.node_name, sampler.look, self.why_not_ready)
-        self._history = Repeating("history", NOTE_S, self._viewer.note)
+        self._history = Repeating("history", NOTE_S, self._note_history)
         self._web = self._make_web(sampler)
 
     def start(self) -> None:
@@ -234,6 +237,10 @@ class Agent:
     def _check_others(self) -> None:
         self._look_at_others()
         self._refresh_cluster()
+
+    def _note_history(self) -> None:
+        self._kubelet.traffic.give_way()
+        self._viewer.note()
 
     def _look_at_others(self, timeout_s: float = BACKGROUND_TIMEOUT_S) -> None:
         try:

@@ -21,11 +21,12 @@ class NodeArbiter(Arbitration):
         lock: Path,
         allocations: Callable[[], Iterable[ContainerAllocation]],
         nvml: Nvml | None = None,
+        is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         """`nvml` is the agent's session: a second one would keep the driver from being opened anew
-        when GPUs come or recover."""
+        when GPUs come or recover. While the agent `is_busy`, who came or went can wait."""
         samples = nvml.utilization if nvml is not None else None
-        super().__init__(lock, lambda: members_of(allocations()), samples)
+        super().__init__(lock, lambda: None if is_busy() else members_of(allocations()), samples)
 
     @property
     def cpu_s(self) -> float:

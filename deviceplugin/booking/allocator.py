@@ -273,9 +273,9 @@ class Allocator:
         with self._looking:
             with self._lock:
                 changes = self._books.ledger.changes
-                entries = tuple(self._books.ledger) if changes != self._seen[0] else ()
+                pods = self._books.ledger.pods() if changes != self._seen[0] else {}
             if changes != self._seen[0]:
-                self._seen = changes, self._overview.containers(entries)
+                self._seen = changes, self._overview.containers(pods)
             return self._seen[1]
 
     def actual_of(self, pod_uid: str) -> Assignment | None:

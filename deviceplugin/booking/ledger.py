@@ -214,6 +214,12 @@ class Ledger:
             if each.owner is not None and each.owner.is_pod_of(owner)
         ]
 
+    def pods(self) -> dict[tuple[str, str], tuple[Allocation, ...]]:
+        """All entries, those of a pod together; of pods that are not known, each by its name."""
+        known = {pod: tuple(entries.values()) for pod, entries in self._by_pod.items()}
+        entries = self._entries.items()
+        return known | {("", name): (each,) for name, each in entries if each.owner is None}
+
     def of_uid(self, pod_uid: str) -> Iterable[Allocation]:
         return self._by_uid.get(pod_uid, {}).values()
 

@@ -1,6 +1,6 @@
 """What containers hold, for everybody who only looks: metrics, the arbiter, the API server."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
@@ -45,35 +45,30 @@ class ContainerAllocation:
     """Its seat at the compute arbiter; a new name after every start of the container."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Made:
-    """A container, and the very entries that it was made of."""
-
-    memory: Allocation | None
-    compute: Allocation | None
-    container: ContainerAllocation
+_Pod = tuple[str, str]
 
 
 class Overview:
     """Both halves of a container as one, as soon as it is known that they are.
 
-    Containers come and go one at a time, so what was made of all the others is kept.
+    Pods come and go one at a time, so what was made of all the others is kept.
     """
 
     def __init__(self, files: ContainerFiles) -> None:
         self._files = files
-        self._made: dict[str, _Made] = {}
+        self._made: dict[_Pod, tuple[tuple[Allocation, ...], list[ContainerAllocation]]] = {}
+        """The pod's entries, and what was made of them."""
 
-    def containers(self, ledger: Collection[Allocation]) -> tuple[ContainerAllocation, ...]:
+    def containers(
+        self, pods: Mapping[_Pod, tuple[Allocation, ...]]
+    ) -> tuple[ContainerAllocation, ...]:
         before, self._made = self._made, {}
-        for memory, compute in _paired(ledger):
-            half = compute or memory
-            assert half is not None
-            made = before.get(half.name)
-            if made is None or made.memory is not memory or made.compute is not compute:
-                made = _Made(memory, compute, _container(memory, compute, self._files))
-            self._made[half.name] = made
-        return tuple(made.container for made in self._made.values())
+        for pod, entries in pods.items():
+            made = before.get(pod)
+            if made is None or made[0] != entries:
+                made = entries, [_container(*halves, self._files) for halves in _paired(entries)]
+            self._made[pod] = made
+        return tuple(each for _, containers in self._made.values() for each in containers)
 
 
 def _paired(

@@ -44,14 +44,14 @@ class KubeletLink:
         self._plugins = folder / PLUGINS_FOLDER
         self._checkpoint_file = self._plugins / checkpoint.FILE_NAME
         self._checkpoint = checkpoint.Reader(self._checkpoint_file, allocator.same_ids)
-        self._traffic = Traffic()
+        self.traffic = Traffic()
         self._advertisements = {
             each: Advertisement() for each in (MEMORY_RESOURCE, COMPUTE_RESOURCE)
         }
         self._advertising = threading.Lock()
         self._unreadable = ""
         self.podresources = PodResources(
-            folder / POD_RESOURCES_SOCKET, self._traffic, HoldingsReader(allocator.same_ids)
+            folder / POD_RESOURCES_SOCKET, self.traffic, HoldingsReader(allocator.same_ids)
         )
         self.registration = Registration(
             self._plugins, self._make_servers, allocator.kubelet_restarted
@@ -68,9 +68,11 @@ class KubeletLink:
 
     def reconcile(self) -> None:
         """Compares the allocator's books with the kubelet's."""
-        self._allocator.reconcile(
-            lambda: self._told(self._checkpoint.read), self.podresources.list_when_quiet
-        )
+        self._allocator.reconcile(self._read_checkpoint, self.podresources.list_when_quiet)
+
+    def _read_checkpoint(self) -> list[Holder] | None:
+        self.traffic.give_way()
+        return self._told(self._checkpoint.read)
 
     def _holders_of(self, device_id: str) -> list[Holder] | None:
         return self._told(lambda: checkpoint.holders_of(self._checkpoint_file, device_id))
@@ -112,7 +114,7 @@ class KubeletLink:
                     self._on_start,
                 ),
                 advertisement,
-                self._traffic,
+                self.traffic,
                 self.registration.note_stream_end,
             )
             for resource, advertisement in self._advertisements.items()

@@ -12,6 +12,7 @@ import pytest
 
 from aliquot.arbitration import Arbitration, Member
 from shim import limits, usage
+from shim.arbiter import GRANT_LIFETIME_NS
 from shim.limits import DeviceLimits, Kind, Limits, Policy
 
 GPU = "GPU-00000000-0000-0000-0000-000000000001"
@@ -107,6 +108,17 @@ def test_what_goes_wrong_once_does_not_end_it(tmp_path: Path, member: Member) ->
     arbitration = Arbitration(tmp_path / "lock", members)
     arbitration.start()
     await_that(lambda: deadline_of(member) > time.monotonic_ns())
+    arbitration.stop()
+
+
+def test_when_it_is_not_the_time_to_look_everybody_stays(tmp_path: Path, member: Member) -> None:
+    answers: list[list[Member] | None] = [[member]]
+    arbitration = Arbitration(tmp_path / "lock", lambda: answers[-1])
+    arbitration.start()
+    await_that(lambda: deadline_of(member) > time.monotonic_ns())
+    answers.append(None)
+    time.sleep(2 * GRANT_LIFETIME_NS / 1e9)
+    assert deadline_of(member) > time.monotonic_ns()
     arbitration.stop()
 
 
