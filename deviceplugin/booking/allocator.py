@@ -325,23 +325,15 @@ class Allocator:
         changed = False
         try:
             with self._lock:
-                before = self._shape()
+                before = self._books.ledger.shape(self._supply)
                 try:
                     yield
                 finally:
-                    changed = self._shape() != before
+                    changed = self._books.ledger.shape(self._supply) != before
         finally:
             if changed:
                 for callback in self._callbacks:
                     callback()
-
-    def _shape(self) -> tuple[Supply, frozenset[str], frozenset[str]]:
-        """What `devices` depends on, for less than it costs to make the list."""
-        ledger = self._books.ledger
-        special = {*ledger.closed(), *self._supply.foreign}
-        entries = ledger if special else ()
-        names = frozenset(each.name for each in entries if special.intersection(each.gpus))
-        return self._supply, ledger.withdrawn(), names
 
     def _identify(
         self, resource: str, size: int, listed: list[Held] | None, pods: PodSource

@@ -90,11 +90,12 @@ class Books:
             self._remove_files(each)
 
     def restate(self, changed: Collection[Allocation]) -> None:
-        """Records what is newly known about allocations, and lets their limits say so."""
+        """Records what is newly known about allocations, and lets their limits say so. What fails
+        is not known afterwards either, so that whoever tries again does all of it."""
         self._journal.record(changed)
         for each in changed:
-            self.ledger.put(each)
             self.files.ensure(each)
+            self.ledger.put(each)
 
     def start(self, allocation: Allocation, partner: Allocation | None) -> None:
         """A container is about to start: its files are complete and its account is new."""

@@ -275,6 +275,13 @@ class Ledger:
                 found.extend((each, each not in withdrawn) for each in some)
         return tuple(found)
 
+    def shape(self, supply: Supply) -> tuple[Supply, frozenset[str], frozenset[str]]:
+        """What `devices` depends on, for less than it costs to make the list."""
+        special = {*self.closed(), *supply.foreign}
+        entries = self._entries.items() if special else ()
+        names = frozenset(name for name, each in entries if special.intersection(each.gpus))
+        return supply, self.withdrawn(), names
+
     def free(self, supply: Supply, resource: str, uuid: str) -> list[str]:
         """Ids of a GPU that nobody holds, in the order of their numbers."""
         return [each for each in supply.ids(resource, uuid) if each not in self._by_id]

@@ -42,7 +42,7 @@ class Node:
     name: str
     unit_mib: int
     on_pod: Callable[[PodView], None]
-    """A pod of this node is new, or looks different."""
+    """A pod of this node is new, looks different, or is looked at once more."""
     on_gone: Callable[[PodView], None]
     """A pod has finished or was deleted."""
     actual_of: Callable[[str], Assignment | None]
@@ -199,6 +199,8 @@ class ClusterLink:
     def _refresh(self) -> None:
         for known in self.pods.known():
             if not known.is_finished:
+                # What could not be written down when the pod was seen is tried again.
+                self._node.on_pod(known.view)
                 self._publish_actual(known)
 
     def _publish_actual(self, known: KnownPod) -> None:

@@ -152,6 +152,15 @@ def test_actual_is_written_once_for_each_change(server: ApiServer) -> None:
     assert len(server.asked("PATCH", "/pods/web$")) == 2
 
 
+def test_pods_are_looked_at_once_more_when_all_is_compared(server: ApiServer) -> None:
+    agent = Agent()
+    add_web(server)
+    with linked(server, agent) as link:
+        server.wait_for(lambda: len(agent.seen) == 1)
+        link.refresh()
+        server.wait_for(lambda: [each.name for each in agent.seen] == ["web", "web"])
+
+
 def test_actual_of_a_pod_that_is_gone_is_dropped(server: ApiServer) -> None:
     agent = Agent()
     uid = add_web(server)
