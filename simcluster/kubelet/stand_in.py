@@ -182,9 +182,11 @@ class Kubelet:
             self.manager.entries[pod.uid, name, resource].response for resource in sorted(ids)
         )
 
-    def start_in_time(self, pod: Pod, name: str = "main", pause_s: float = 0.1) -> RunOptions:
+    def start_in_time(
+        self, pod: Pod, name: str = "main", pause_s: float = 0.1, patience_s: float = PATIENCE_S
+    ) -> RunOptions:
         """Tries again, as the pod's worker does, until it passes."""
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + patience_s
         while True:
             try:
                 return self.start_container(pod, name)
