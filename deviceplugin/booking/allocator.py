@@ -243,7 +243,7 @@ class Allocator:
         not be read.
         """
         with self._lock:
-            before = frozenset(self._books.ledger.names())
+            before = dict(self._books.ledger.items())
         earlier = checkpoint()
         listed = ask(listing)
         later = checkpoint()

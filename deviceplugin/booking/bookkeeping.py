@@ -2,7 +2,7 @@
 point leaves repairable."""
 
 import logging
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 import msgspec
 
@@ -122,27 +122,35 @@ class Books:
             self.ledger.put(new)
             self.files.ensure(new)
 
-    def settle(self, supply: Supply, evidence: Evidence, known_before: Collection[str]) -> None:
-        """In line with the kubelet; `known_before` was booked when the list was asked for."""
+    def settle(
+        self, supply: Supply, evidence: Evidence, known_before: Mapping[str, Allocation]
+    ) -> None:
+        """In line with the kubelet, as far as the books are as they were `known_before` its list
+        was asked for: it is too old to tell of anything else, even where ids are the same."""
+
+        def counts(name: str) -> bool:
+            return self.ledger.get(name) is known_before.get(name)
+
         found = reconcile.reconcile(self.ledger, supply, evidence, self.presence.age_s)
-        self.presence.listed(found.alive)
+        self.presence.listed([each for each in found.alive if counts(each)])
         recorded = evidence.recorded
+        changed = [each for each in found.changed if counts(each.name)]
         ended = [
             each
             for each in found.unlisted
-            if each.name in known_before
+            if counts(each.name)
             and self.presence.is_over(each, None if recorded is None else each.name in recorded)
         ]
-        adopted = self._restored(found.adopted, supply)
+        adopted = self._restored([each for each in found.adopted if counts(each.name)], supply)
         try:
-            self._journal.record([*found.changed, *adopted], [each.name for each in ended])
+            self._journal.record([*changed, *adopted], [each.name for each in ended])
         except JournalError as error:
             _log.error("not reconciled: %s", error)
             for each in adopted:
                 self.ledger.drop(each.name)
             return
         self._forget(ended)
-        for each in (*found.changed, *adopted):
+        for each in (*changed, *adopted):
             self.ledger.put(each)
         for each in ended:
             _log.info("%s of %s is free again", each.resource, each.holder())

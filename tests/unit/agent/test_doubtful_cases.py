@@ -276,6 +276,43 @@ def test_who_starts_while_the_kubelet_is_asked_for_its_list_is_not_freed_by_it(n
     assert [each.pod_uid for each in node.allocator.allocations()] == [pod.uid]
 
 
+def test_who_made_room_while_the_kubelet_was_asked_for_its_list_is_not_booked_again_by_it(
+    node: Node,
+) -> None:
+    old = node.run(memory=16, compute=100, gpus=1)
+    node.run(memory=16, compute=100)
+
+    def old_list() -> list[Held]:
+        found = node.kubelet.listing()
+        node.kubelet.end(old)
+        node.run(memory=8, compute=20)
+        return found
+
+    node.allocator.reconcile(list, old_list)
+    assert len(node.allocator.allocations()) == 2
+
+
+def test_who_got_just_the_ids_of_a_listed_pod_meanwhile_keeps_its_own_name(tmp_path: Path) -> None:
+    node = Node(tmp_path, gpu(0))
+    old = node.run(memory=16, compute=80)
+    had = node.kubelet.ids(old, MEMORY)
+    young: list[Pod] = []
+
+    def old_list() -> list[Held]:
+        found = node.kubelet.listing()
+        node.kubelet.end(old)
+        young.append(node.run(memory=16, compute=80))
+        return found
+
+    node.allocator.reconcile(list, old_list)
+    (held,) = node.allocator.allocations()
+    assert node.kubelet.ids(young[0], MEMORY) == had
+    assert (held.key, held.pod_uid) == (
+        ContainerKey("default", young[0].name, "main"),
+        young[0].uid,
+    )
+
+
 def test_a_checkpoint_older_than_the_list_gives_nobody_the_ids_of_a_pod_that_is_gone(
     tmp_path: Path,
 ) -> None:
