@@ -66,7 +66,7 @@ class Agent:
         """Why the GPUs of the last look cannot be advertised as the settings want it."""
         self._sharing = sharing_of(settings)
         self._counts = Counts()
-        files = files_of(settings)
+        self._files = files = files_of(settings)
         try:
             self._allocator = Allocator(
                 self._sharing,
@@ -81,14 +81,16 @@ class Agent:
                 f"{settings.state_dir} cannot be set up: {error}; it must be a folder of a disk "
                 "with room, and the agent be allowed to write there"
             ) from None
-        self._round = Repeating(
-            "reconciliation", ROUND_S, lambda: self._kubelet.reconcile(), SPACING_S
-        )
+        self._round = Repeating("reconciliation", ROUND_S, self._go_round, SPACING_S)
         self._checks = Repeating("checking what others know", ROUND_S, self._check_others)
         self._thrift = Repeating("giving memory back", THRIFT_S, give_back)
         self._driver = Repeating("looking for the driver's files", DRIVER_S, files.access.refresh)
         self._cluster = connect_cluster(
-            settings, self._sharing, self._allocator, on_gone=self._round.soon
+            settings,
+            self._sharing,
+            self._allocator,
+            on_gone=self._round.soon,
+            give_way=lambda: self._kubelet.traffic.give_way(),
         )
         nvml = Nvml(settings.host_dir)
         choice = choice_of(settings)
@@ -233,6 +235,10 @@ class Agent:
                 raise OperationError(str(refusal)) from None
             else:
                 return
+
+    def _go_round(self) -> None:
+        self._kubelet.reconcile()
+        self._files.clear(self._kubelet.traffic.give_way)
 
     def _check_others(self) -> None:
         self._look_at_others()

@@ -1,6 +1,7 @@
 """The compute arbiter between the containers of this node, as the agent hosts it."""
 
 import os
+import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
@@ -10,6 +11,8 @@ from deviceplugin.gpus.nvml import Nvml
 
 __all__ = ["NodeArbiter"]
 
+PUT_OFF_S = 1.0
+"""How long who came or went can wait at the most: pods may start one after the other for hours."""
 _TASKS = Path("/proc/self/task")
 
 
@@ -24,9 +27,12 @@ class NodeArbiter(Arbitration):
         is_busy: Callable[[], bool] = lambda: False,
     ) -> None:
         """`nvml` is the agent's session: a second one would keep the driver from being opened anew
-        when GPUs come or recover. While the agent `is_busy`, who came or went can wait."""
+        when GPUs come or recover. While the agent `is_busy`, who came or went can wait a little."""
         samples = nvml.utilization if nvml is not None else None
-        super().__init__(lock, lambda: None if is_busy() else members_of(allocations()), samples)
+        super().__init__(lock, self._look, samples)
+        self._allocations = allocations
+        self._is_busy = is_busy
+        self._looked_s = 0.0
 
     @property
     def cpu_s(self) -> float:
@@ -37,6 +43,13 @@ class NodeArbiter(Arbitration):
         except (OSError, ValueError):
             return 0.0  # it has not started yet, or has ended
         return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
+
+    def _look(self) -> list[Member] | None:
+        now_s = time.monotonic()
+        if self._is_busy() and now_s - self._looked_s < PUT_OFF_S:
+            return None
+        self._looked_s = now_s
+        return members_of(self._allocations())
 
 
 def members_of(allocations: Iterable[ContainerAllocation]) -> list[Member]:

@@ -32,7 +32,11 @@ class NoPods:
 
 
 def connect_cluster(
-    settings: Settings, sharing: Sharing, allocator: Allocator, on_gone: Callable[[], None]
+    settings: Settings,
+    sharing: Sharing,
+    allocator: Allocator,
+    on_gone: Callable[[], None],
+    give_way: Callable[[], None],
 ) -> "ClusterLink | None":
     """None where the settings want it so, or nothing says which cluster this is."""
     if settings.api_server == "off":
@@ -64,5 +68,6 @@ def connect_cluster(
                 uid, container, wanted.memory_units, wanted.compute_percent
             ),
             refusals=(Refusal,),
+            give_way=give_way,
         ),
     )

@@ -262,8 +262,6 @@ class Allocator:
                 self._is_reconciled = True
             if steady is not None and listed is not None:
                 self._books.sweep(there, recorded)
-        # Nor need anybody wait for this.
-        self._books.files.clear()
 
     def allocations(self) -> tuple[ContainerAllocation, ...]:
         """What containers hold now: for metrics, the arbiter and the watch over tenants.

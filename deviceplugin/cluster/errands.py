@@ -28,8 +28,14 @@ class _Pending:
 class Errands:
     """One thread; one that fails does not hold up the others. Submitting never waits."""
 
-    def __init__(self, new_backoff: Callable[[], Backoff] = Backoff) -> None:
+    def __init__(
+        self,
+        new_backoff: Callable[[], Backoff] = Backoff,
+        give_way: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`give_way` is called before each errand: it returns when others need not go first."""
         self._new_backoff = new_backoff
+        self._give_way = give_way
         self._pending: dict[Hashable, _Pending] = {}
         self._running: Hashable = None
         self._changed = threading.Condition()
@@ -74,6 +80,7 @@ class Errands:
         while (taken := self._take()) is not None:
             key, pending = taken
             complaint, retry_after_s = "", 0.0
+            self._give_way()
             try:
                 pending.errand()
             except ApiServerError as error:

@@ -50,6 +50,8 @@ class Node:
     resize: Callable[[str, str, Amounts], Resized]
     """(pod uid, container, wanted): carries it out, or raises one of `refusals`."""
     refusals: tuple[type[Exception], ...] = (ValueError,)
+    give_way: Callable[[], None] = lambda: None
+    """Returns when containers that start need not go first; called before whatever can wait."""
 
 
 class ClusterLink:
@@ -58,7 +60,7 @@ class ClusterLink:
         self.events = EventRecorder(client, COMPONENT, node.name)
         self._client = client
         self._node = node
-        self._errands = Errands()
+        self._errands = Errands(give_way=node.give_way)
         self._writer = AnnotationWriter(client, self._errands)
         self._publisher = InventoryPublisher(client, node.name, self._writer)
         self._inventory: NodeInventory | None = None

@@ -204,7 +204,7 @@ def test_the_mirror_of_a_static_pod_is_told_what_it_has(
     assert (slice_.memory_units, slice_.compute_percent) == (4, 5)
 
 
-def test_a_whole_gpu_is_back_as_soon_as_its_pod_has_ended(
+def test_a_whole_gpu_is_back_and_its_files_are_gone_as_soon_as_its_pod_has_ended(
     kubelet: Kubelet, server: ApiServer, agent: AgentProcess
 ):
     whole = Pod.asking("whole", compute=100)
@@ -214,6 +214,7 @@ def test_a_whole_gpu_is_back_as_soon_as_its_pod_has_ended(
     kubelet.finish(whole)
     server.merge(pod_path(whole), {"status": {"phase": "Succeeded"}})
     kubelet.wait_for(lambda: kubelet.allocatable(MEMORY_RESOURCE) == 2 * UNITS, "both are back")
+    eventually(lambda: not any(list((agent.state / each).iterdir()) for each in ("alloc", "ended")))
 
 
 def test_without_its_api_server_everything_goes_on(

@@ -244,6 +244,7 @@ class Node:
     def reconcile(self) -> None:
         self.seen_checkpoint = self.kubelet.checkpoint()
         self.allocator.reconcile(lambda: self.seen_checkpoint, self.kubelet.listing)
+        self.files.clear()
 
     def pod(
         self,

@@ -9,7 +9,7 @@ import pytest
 from deviceplugin.booking.ledger import Allocation
 from deviceplugin.booking.sharing import Sharing
 from deviceplugin.container import usagestore
-from deviceplugin.container.files import ContainerFiles, UsageStore
+from deviceplugin.container.files import REMOVED_AT_ONCE, ContainerFiles, UsageStore
 from deviceplugin.container.gpuaccess import (
     CdiAccess,
     RuntimeAccess,
@@ -249,6 +249,15 @@ def test_each_account_has_a_tmpfs_of_its_own_for_as_long_as_it_is_needed(tmp_pat
     files.clear()
     assert mounts.there == []
     assert not list((tmp_path / "state" / "ended").iterdir())
+
+
+def test_whoever_starts_goes_before_the_removal_of_what_others_left(tmp_path: Path) -> None:
+    files = _files(tmp_path, Mounts())
+    for number in range(2 * REMOVED_AT_ONCE):
+        (tmp_path / "state" / "ended" / f"{number}").mkdir()
+    left: list[int] = []
+    files.clear(lambda: left.append(len(list((tmp_path / "state" / "ended").iterdir()))))
+    assert left == [2 * REMOVED_AT_ONCE, REMOVED_AT_ONCE]
 
 
 def test_a_tmpfs_that_cannot_be_mounted_leaves_nothing(tmp_path: Path) -> None:

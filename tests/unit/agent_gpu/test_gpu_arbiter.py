@@ -1,12 +1,13 @@
 """The arbiter inside the agent: who takes part, what it costs, and that it never gives up."""
 
+import itertools
 import threading
 import time
 from collections.abc import Iterable
 from pathlib import Path
 
 from aliquot.arbitration import Member
-from deviceplugin.arbiter import NodeArbiter, members_of
+from deviceplugin.arbiter import PUT_OFF_S, NodeArbiter, members_of
 from deviceplugin.booking.allocator import ContainerAllocation
 
 DEADLINE_S = 60
@@ -74,3 +75,21 @@ def test_its_cost_is_its_own_cpu_time(tmp_path: Path) -> None:
         assert time.monotonic() < deadline
         time.sleep(0.02)
     hosted.stop()
+
+
+def test_who_came_is_put_off_while_the_agent_is_busy_but_not_for_ever(tmp_path: Path) -> None:
+    looked_s: list[float] = []
+    enough = threading.Event()
+
+    def allocations() -> Iterable[ContainerAllocation]:
+        looked_s.append(time.monotonic())
+        if len(looked_s) == 3:
+            enough.set()
+        return []
+
+    hosted = NodeArbiter(tmp_path / "lock", allocations, is_busy=lambda: True)
+    hosted.start()
+    assert enough.wait(DEADLINE_S)
+    hosted.stop()
+    between_s = [later - earlier for earlier, later in itertools.pairwise(looked_s)]
+    assert min(between_s) >= 0.9 * PUT_OFF_S

@@ -102,3 +102,20 @@ def test_stop_does_what_can_be_done_at_once() -> None:
         made.submit(name, lambda name=name: log.append(name))
     made.stop(PATIENCE_S)
     assert log == ["a", "b", "c"]
+
+
+def test_an_errand_waits_until_others_need_not_go_first() -> None:
+    asked, others_are_done, done = threading.Event(), threading.Event(), threading.Event()
+
+    def give_way() -> None:
+        asked.set()
+        others_are_done.wait(PATIENCE_S)
+
+    made = Errands(give_way=give_way)
+    made.start()
+    made.submit("a", done.set)
+    assert asked.wait(PATIENCE_S)
+    assert not done.is_set()
+    others_are_done.set()
+    assert done.wait(PATIENCE_S)
+    made.stop()
