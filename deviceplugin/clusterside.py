@@ -30,6 +30,9 @@ class NoPods:
     def waiting(self) -> Iterable[PodView]:
         return ()
 
+    def is_gone(self, _namespace: str, _name: str, _uid: str) -> bool:
+        return True
+
 
 def connect_cluster(
     settings: Settings,

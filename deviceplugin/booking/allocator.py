@@ -17,11 +17,11 @@ from aliquot.protocol.assignment import Assignment
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from deviceplugin.booking import completion, ids, overview, preference, resize
 from deviceplugin.booking.admission import Answered, admit
-from deviceplugin.booking.asking import Listing, PodSource, ask
+from deviceplugin.booking.asking import IsGone, Listing, PodSource, ask
 from deviceplugin.booking.bookkeeping import Books
 from deviceplugin.booking.description import described
 from deviceplugin.booking.errors import Refusal, Retry, StartRefused
-from deviceplugin.booking.evidence import Evidence, held_throughout, names_of
+from deviceplugin.booking.evidence import gathered
 from deviceplugin.booking.identity import (
     Admitted,
     by_listing,
@@ -235,33 +235,34 @@ class Allocator:
             except (JournalError, OSError, LimitsError) as error:
                 _log.error("the policy of %s is not written down yet: %s", owner, error)
 
-    def reconcile(self, checkpoint: Callable[[], list[Holder] | None], listing: Listing) -> None:
+    def reconcile(
+        self,
+        checkpoint: Callable[[], list[Holder] | None],
+        listing: Listing,
+        term: Callable[[], int | None] = lambda: 0,
+        is_gone: IsGone = lambda *_: True,
+    ) -> None:
         """Frees what the kubelet no longer has and adopts what we did not know.
 
         Before serving, again and again as long as it raises StartDelayed, which is a StartRefused;
-        then every minute or so, and when a pod has ended. `checkpoint` answers None when it could
-        not be read.
+        then every minute or so, and when a pod has ended. What it asks, `gathered` explains.
         """
         with self._lock:
             before = dict(self._books.ledger.items())
-        earlier = checkpoint()
-        listed = ask(listing)
-        later = checkpoint()
-        steady = held_throughout(earlier, later)
-        evidence = Evidence.of(listed, steady) if listed is not None else None
-        recorded = names_of((*(earlier or ()), *(later or ())))
+        evidence = gathered(checkpoint, listing, term)
         there = self._books.files.names()
         # All of it was made without the lock: whoever is about to start need not wait for it.
         with self._changing():
-            if listed is not None and evidence is not None:
-                self._notice_others(listed)
-                self._books.settle(self._supply, evidence, before)
+            if evidence is not None:
+                if evidence.is_complete:
+                    self._notice_others(evidence.listing)
+                self._books.settle(self._supply, evidence, before, is_gone)
             if not self._is_reconciled:
                 self._books.check_units(self._supply.sharing.unit_bytes)
                 self._books.repair_files()
                 self._is_reconciled = True
-            if steady is not None and listed is not None:
-                self._books.sweep(there, recorded)
+            if evidence is not None and evidence.recorded is not None:
+                self._books.sweep(there, evidence.ever_recorded)
 
     def allocations(self) -> tuple[ContainerAllocation, ...]:
         """What containers hold now: for metrics, the arbiter and the watch over tenants.
@@ -293,18 +294,19 @@ class Allocator:
             halves = resize.halves(self._books.ledger, pod_uid, container)
             wanted = {MEMORY_RESOURCE: memory_units, COMPUTE_RESOURCE: compute_percent}
             reserved = self._promises.reserved()
-            changed = []
+            changes = []
             for resource, total in wanted.items():
                 if total is None:
                     continue
                 half = halves[resource]
                 new = resize.resized(half, total, self._supply, self._books.ledger, reserved)
                 halves[resource] = new
-                if new != half:
-                    changed.append((half, new))
-            self._books.change_size(changed)
+                changes.append((half, new))
+            self._books.change_size(changes)
             return Resized(
-                halves[MEMORY_RESOURCE].amount, halves[COMPUTE_RESOURCE].amount, bool(changed)
+                halves[MEMORY_RESOURCE].amount,
+                halves[COMPUTE_RESOURCE].amount,
+                any(new != old for old, new in changes),
             )
 
     def units_of(self, uuid: str) -> int:

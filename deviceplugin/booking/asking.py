@@ -6,7 +6,7 @@ from typing import Protocol
 
 from deviceplugin.booking.sources import Held, PodView
 
-__all__ = ["Listing", "PodSource", "ask"]
+__all__ = ["IsGone", "Listing", "PodSource", "ask"]
 
 Listing = Callable[[], list[Held]]
 """Asks the kubelet's pod resources who holds what; an exception means that it did not answer.
@@ -14,6 +14,10 @@ Listing = Callable[[], list[Held]]
 `Held.ids` should have every resource's ids, also those of other plugins: that is how a GPU which
 somebody else hands out is noticed.
 """
+
+IsGone = Callable[[str, str, str], bool]
+"""Whether a pod (namespace, name, uid if known) has ended as far as anybody can know: false while
+the API server, where there is one, is away."""
 
 _log = logging.getLogger(__name__)
 
@@ -28,6 +32,8 @@ class PodSource(Protocol):
 
     def waiting(self) -> Iterable[PodView]:
         """All pods of this node that are not finished."""
+
+    def is_gone(self, namespace: str, name: str, uid: str) -> bool: ...
 
 
 def ask(listing: Listing) -> list[Held] | None:

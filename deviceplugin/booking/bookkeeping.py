@@ -8,6 +8,7 @@ import msgspec
 
 from aliquot.protocol.names import MEMORY_RESOURCE
 from deviceplugin.booking import reconcile, resize
+from deviceplugin.booking.asking import IsGone
 from deviceplugin.booking.errors import Refusal, StartDelayed, StartRefused
 from deviceplugin.booking.evidence import Evidence
 from deviceplugin.booking.journal import Journal, JournalError
@@ -108,22 +109,34 @@ class Books:
         self.presence.listed([allocation.name])
 
     def change_size(self, changes: Collection[tuple[Allocation, Allocation]]) -> None:
-        """Caps fall before their ids are given back, and rise after theirs are booked."""
+        """Caps fall before their ids are given back, and rise after theirs are booked. What is as
+        it was, is made sure of."""
         falling = [(old, new) for old, new in changes if new.amount < old.amount]
         try:
             for _, new in falling:
                 self.files.ensure(new)
-            self._journal.record([new for _, new in changes])
+            self._journal.record([new for old, new in changes if new != old])
         except (JournalError, LimitsError, OSError) as error:
             for old, _ in falling:
-                self.files.ensure(old)
+                self._make_files(old)
             raise Refusal(f"the resize cannot be written down: {_text(error)}") from None
         for _, new in changes:
             self.ledger.put(new)
-            self.files.ensure(new)
+        try:
+            for _, new in changes:
+                self.files.ensure(new)
+        except (LimitsError, OSError) as error:
+            raise Refusal(
+                f"the resize is booked, but its limits cannot be written: {_text(error)}. "
+                "Ask for it again when that is mended"
+            ) from None
 
     def settle(
-        self, supply: Supply, evidence: Evidence, known_before: Mapping[str, Allocation]
+        self,
+        supply: Supply,
+        evidence: Evidence,
+        known_before: Mapping[str, Allocation],
+        is_gone: IsGone,
     ) -> None:
         """In line with the kubelet, as far as the books are as they were `known_before` its list
         was asked for: it is too old to tell of anything else, even where ids are the same."""
@@ -131,33 +144,42 @@ class Books:
         def counts(name: str) -> bool:
             return self.ledger.get(name) is known_before.get(name)
 
+        def is_over(each: Allocation) -> bool:
+            owner, recorded = each.owner, evidence.recorded
+            return self.presence.is_over(
+                each,
+                None if recorded is None else each.name in recorded,
+                is_complete=evidence.is_complete,
+                is_gone=owner is None or is_gone(owner.namespace, owner.pod, owner.uid),
+            )
+
         found = reconcile.reconcile(self.ledger, supply, evidence, self.presence.age_s)
         self.presence.listed([each for each in found.alive if counts(each)])
-        recorded = evidence.recorded
         changed = [each for each in found.changed if counts(each.name)]
-        ended = [
+        ended = [each for each in found.unlisted if counts(each.name) and is_over(each)]
+        # Whose ids somebody has got meanwhile has come and gone meanwhile.
+        new = [
             each
-            for each in found.unlisted
-            if counts(each.name)
-            and self.presence.is_over(each, None if recorded is None else each.name in recorded)
+            for each in found.adopted
+            if all(counts(holder.name) for one in each.ids for holder in self.ledger.holders(one))
+            and counts(each.name)
         ]
-        adopted = self._restored([each for each in found.adopted if counts(each.name)], supply)
+        adopted = self._restored(new, supply)
+        for each in adopted:
+            _log.warning("%s of %s was not in the journal", each.resource, each.holder())
+            self._make_files(each)
         try:
             self._journal.record([*changed, *adopted], [each.name for each in ended])
         except JournalError as error:
+            # Who was adopted stays in the books: the kubelet has it in its own.
             _log.error("not reconciled: %s", error)
-            for each in adopted:
-                self.ledger.drop(each.name)
             return
         self._forget(ended)
-        for each in (*changed, *adopted):
+        for each in changed:
             self.ledger.put(each)
         for each in ended:
             _log.info("%s of %s is free again", each.resource, each.holder())
             self._remove_files(each)
-        for each in adopted:
-            _log.warning("%s of %s was not in the journal", each.resource, each.holder())
-            self._make_files(each)
 
     def check_units(self, unit_bytes: int) -> None:
         """Ids of another size would mean other bytes than the running containers have."""

@@ -1,14 +1,15 @@
 """What the kubelet's list and its checkpoint say together about who holds which ids."""
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 
 from deviceplugin.booking import ids
+from deviceplugin.booking.asking import Listing, ask
 from deviceplugin.booking.ledger import Owner, allocation_name
 from deviceplugin.booking.liveness import Living
 from deviceplugin.booking.sources import ContainerKey, Held, Holder
 
-__all__ = ["Claim", "Evidence", "held_throughout", "names_of"]
+__all__ = ["Claim", "Evidence", "gathered", "held_throughout"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,21 +25,47 @@ class Claim:
 class Evidence:
     """In order before it is compared with our books, for which pods that start have to wait."""
 
+    listing: list[Held]
     living: Living
     claims: dict[str, Claim]
     """Of all containers that live, by the allocation's name."""
     recorded: frozenset[str] | None
     """Names of all allocations in the checkpoint; None when that could not be read."""
+    is_complete: bool = True
+    """Whether the kubelet knew its containers: one that is starting lists none of them yet."""
+    ever_recorded: frozenset[str] = frozenset()
+    """Names of all allocations in any reading of the checkpoint, before or after the list."""
 
     @classmethod
     def of(cls, listing: list[Held], checkpoint: list[Holder] | None) -> "Evidence":
         living = Living.of(listing)
         holders = [each for each in checkpoint or () if each.resource in ids.RESOURCES]
         return cls(
+            listing,
             living,
             _claims(holders, _pods_by_uid(holders, listing), living, listing),
-            frozenset(names_of(holders)) if checkpoint is not None else None,
+            _names(holders) if checkpoint is not None else None,
         )
+
+
+def gathered(
+    checkpoint: Callable[[], list[Holder] | None],
+    listing: Listing,
+    term: Callable[[], int | None],
+) -> Evidence | None:
+    """None when the kubelet gives no list; `checkpoint` answers None when it could not be read,
+    `term` while no kubelet manages our ids, and another number after each start of a kubelet."""
+    begun = term()
+    earlier = checkpoint()
+    listed = ask(listing)
+    later = checkpoint()
+    if listed is None:
+        return None
+    return replace(
+        Evidence.of(listed, held_throughout(earlier, later)),
+        is_complete=begun is not None and begun == term(),
+        ever_recorded=_names((*(earlier or ()), *(later or ()))),
+    )
 
 
 def held_throughout(
@@ -55,8 +82,8 @@ def held_throughout(
     return [each for each in later if each in known]
 
 
-def names_of(checkpoint: Iterable[Holder]) -> set[str]:
-    return {allocation_name(each.resource, each.ids) for each in checkpoint}
+def _names(checkpoint: Iterable[Holder]) -> frozenset[str]:
+    return frozenset(allocation_name(each.resource, each.ids) for each in checkpoint)
 
 
 def _pods_by_uid(holders: Iterable[Holder], listing: list[Held]) -> dict[str, tuple[str, str]]:

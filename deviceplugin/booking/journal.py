@@ -196,7 +196,6 @@ class Journal:
             _write(descriptor, content + bytes(RESERVE_BYTES), 0)
             os.fsync(descriptor)
             fresh.replace(self._path)
-            _sync_folder(self._path.parent)
         except OSError:
             os.close(descriptor)
             with contextlib.suppress(OSError):
@@ -206,6 +205,11 @@ class Journal:
             os.close(self._descriptor)
         self._descriptor, self._length, self._records = descriptor, len(content), 1
         self._reserved = len(content) + RESERVE_BYTES
+        try:
+            _sync_folder(self._path.parent)
+        except OSError as error:
+            # Whoever is forgotten by that runs no more, or is in the kubelet's own records.
+            _log.warning("a power failure may bring an older journal back: %s", error)
 
 
 def _interned(allocation: Allocation) -> Allocation:

@@ -64,16 +64,23 @@ class Presence:
     def is_listed(self, name: str) -> bool:
         return name in self._listed
 
-    def is_over(self, allocation: Allocation, recorded: bool | None) -> bool:
+    def is_over(
+        self, allocation: Allocation, recorded: bool | None, *, is_complete: bool, is_gone: bool
+    ) -> bool:
         """Whether an allocation that this list does not have may be given up. `recorded` is
-        whether the kubelet's checkpoint has it, None when that could not be read."""
+        whether the kubelet's checkpoint has it, None when that could not be read; the list
+        `is_complete` when the kubelet knew its containers. What it has not listed since it
+        started may run on for as long as nobody can tell it its pods: time alone ends nothing,
+        the pod `is_gone` by the API server, too."""
         name = allocation.name
+        if recorded is False and self.age_s(allocation) >= UNRECORDED_S:
+            return True
+        if not is_complete:
+            return False
         if name in self._listed:
             return True
         missing_s = self.clock() - self._missing_s.setdefault(name, self.clock())
-        if recorded is False:
-            return self.age_s(allocation) >= UNRECORDED_S
-        return missing_s >= UNLISTED_S
+        return recorded is not False and is_gone and missing_s >= UNLISTED_S
 
     def forget(self, name: str) -> None:
         self._born_s.pop(name, None)

@@ -101,6 +101,12 @@ class PodCache:
         living = [each.view for each in self.known() if not each.is_finished]
         return sorted(living, key=lambda each: (each.created_s, each.namespace, each.name))
 
+    def is_gone(self, namespace: str, name: str, uid: str) -> bool:
+        """Whether the API server, which has to be there, shows no such pod that lives."""
+        with self._changed:
+            known = self._by_uid.get(uid or self._uids.get((namespace, name), ""))
+            return self._is_following() and (known is None or known.is_finished)
+
     def by_uid(self, uid: str) -> KnownPod | None:
         """By the uid that the kubelet knows."""
         with self._changed:

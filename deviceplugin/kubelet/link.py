@@ -68,7 +68,12 @@ class KubeletLink:
 
     def reconcile(self) -> None:
         """Compares the allocator's books with the kubelet's."""
-        self._allocator.reconcile(self._read_checkpoint, self.podresources.list_when_quiet)
+        self._allocator.reconcile(
+            self._read_checkpoint,
+            self.podresources.list_when_quiet,
+            lambda: self.registration.term,
+            self._pods.is_gone,
+        )
 
     def _read_checkpoint(self) -> list[Holder] | None:
         self.traffic.give_way()

@@ -80,6 +80,14 @@ class Registration:
         servers = self._servers
         return not self.problem and bool(servers) and all(each.is_watched for each in servers)
 
+    @property
+    def term(self) -> int | None:
+        """Which time we are registered, 0 before the first; None while the kubelet does not follow
+        our lists. Where it is the same before and after, no kubelet has started in between."""
+        if self.count and (self._dropped or not self.is_complete):
+            return None
+        return self.count
+
     def note_stream_end(self) -> None:
         """A list that the kubelet followed has ended, and not by us."""
         self._dropped = True
@@ -143,7 +151,8 @@ class Registration:
         self.count += 1
         log.info("registered %s with the kubelet", ", ".join(each.resource for each in servers))
         for server in old:
-            server.stop()
+            # It lets open calls end, and another kubelet may come meanwhile.
+            threading.Thread(target=server.stop, name="closing", daemon=True).start()
 
     def _knock(self) -> None:
         """Servers are only made for a kubelet that listens."""

@@ -26,7 +26,9 @@ class Traffic:
         self._changed = threading.Condition()
         self._choosing = 0
         self._open = 0
-        self._busy_until = 0.0
+        self._expected_until: list[float] = []
+        """For each choice that no Allocate has followed yet, until when one may; in order."""
+        self._taken_in_at = 0.0
 
     @contextmanager
     def choosing(self) -> Iterator[None]:
@@ -36,7 +38,7 @@ class Traffic:
         try:
             yield
             with self._changed:
-                self._busy_until = self._clock() + FOLLOWS_WITHIN_S
+                self._expected_until.append(self._clock() + FOLLOWS_WITHIN_S)
         finally:
             with self._changed:
                 self._choosing -= 1
@@ -47,19 +49,26 @@ class Traffic:
         """Around Allocate."""
         with self._changed:
             self._open += 1
-            self._busy_until = 0.0
+            now = self._clock()
+            self._expected_until = [each for each in self._expected_until if each > now][1:]
         try:
             yield
         finally:
             with self._changed:
                 self._open -= 1
-                self._busy_until = self._clock() + TAKEN_IN_S
+                self._taken_in_at = self._clock() + TAKEN_IN_S
                 self._changed.notify_all()
+
+    @property
+    def _busy_until(self) -> float:
+        """As far as is known while no call is open."""
+        return max([self._taken_in_at, *self._expected_until])
 
     @property
     def is_busy(self) -> bool:
         """Whether the kubelet waits for an answer of ours, or is about to."""
-        return bool(self._choosing or self._open) or self._clock() < self._busy_until
+        with self._changed:
+            return bool(self._choosing or self._open) or self._clock() < self._busy_until
 
     def give_way(self) -> None:
         """Before each part of a work that nobody waits for: lets a container's calls go first."""

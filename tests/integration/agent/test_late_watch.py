@@ -39,6 +39,9 @@ class PatientPods:
     def waiting(self) -> Iterable[PodView]:
         return self.cache.waiting()
 
+    def is_gone(self, namespace: str, name: str, uid: str) -> bool:
+        return self.cache.is_gone(namespace, name, uid)
+
 
 @pytest.fixture
 def server() -> Iterator[ApiServer]:

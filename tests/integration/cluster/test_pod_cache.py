@@ -137,3 +137,22 @@ def test_a_successor_of_the_same_name_takes_the_place(server: ApiServer) -> None
         assert found is not None
         assert found.uid == second
     assert told.log == ["changed web", "gone web", "changed web"]
+
+
+def test_only_a_server_that_is_there_says_who_is_gone(server: ApiServer) -> None:
+    told = Told()
+    uid = server.add(pod("web", "team", node="n1", phase="Running"))["metadata"]["uid"]
+    job = server.add(pod("job", "team", node="n1", phase="Running"))["metadata"]["uid"]
+    cache = told.cache(server)
+    assert not cache.is_gone("team", "other", "nobody's"), "nothing is known yet"
+    with running(cache):
+        server.wait_for(lambda: cache.is_synced and not cache.trouble)
+        server.merge(pod_path("team", "job"), {"status": {"phase": "Succeeded"}})
+        server.wait_for(lambda: "gone job" in told.log)
+        assert not cache.is_gone("team", "web", uid)
+        assert not cache.is_gone("team", "web", "")
+        for gone in ("job", job), ("job", ""), ("web", "of an older one"), ("other", ""):
+            assert cache.is_gone("team", *gone)
+        with server.away():
+            server.wait_for(lambda: cache.trouble)
+            assert not cache.is_gone("team", "job", job)

@@ -72,6 +72,7 @@ class Pods:
 
     views: dict[tuple[str, str], PodView] = field(default_factory=dict)
     late: dict[tuple[str, str], PodView] = field(default_factory=dict)
+    is_away: bool = False
 
     def find(self, namespace: str, name: str) -> PodView | None:
         return self.views.get((namespace, name))
@@ -85,6 +86,9 @@ class Pods:
 
     def waiting(self) -> Iterable[PodView]:
         return list(self.views.values())
+
+    def is_gone(self, namespace: str, name: str, uid: str) -> bool:
+        return not self.is_away and not any(each.uid == uid for each in self.views.values())
 
 
 @dataclass

@@ -163,6 +163,23 @@ def test_a_rewrite_that_fails_loses_nothing(path: Path, monkeypatch: pytest.Monk
     assert _read(path) == [_allocation(1)]
 
 
+def test_a_folder_that_cannot_be_synced_loses_no_later_record(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(_folder: Path) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(module, "_sync_folder", broken)
+    for number in range(3):
+        journal = Journal(path)
+        journal.open()
+        assert not journal.was_damaged
+        journal.record([_allocation(number)])
+        journal.record((), [])
+        journal.close()
+    assert _read(path) == [_allocation(number) for number in range(3)]
+
+
 @pytest.mark.parametrize("torn", [b"", b'12345678 {"put":[', b"12345678 torn\n"])
 def test_on_a_full_disk_it_is_opened_as_it_is(
     path: Path, torn: bytes, monkeypatch: pytest.MonkeyPatch

@@ -1,5 +1,8 @@
+import errno
+
 import pytest
 
+from deviceplugin.container.files import ContainerFiles
 from shim import limits
 from shim.limits import Kind
 from tests.unit.agent.agent_node import COMPUTE, MEMORY, UNIT, Node, Pod, gpu, refused
@@ -150,3 +153,20 @@ def test_an_id_that_a_resize_has_taken_is_neither_chosen_nor_accepted(tmp_path) 
     chosen = node.allocator.preferred(MEMORY, offered, [], 6, node.kubelet.listing, node.pods)
     assert not taken & set(chosen)
     assert "default/grower/main" in refused(lambda: node.allocator.allocate(MEMORY, taken))
+
+
+def test_a_growth_whose_limits_cannot_be_written_is_done_when_it_is_asked_for_again(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = node.run(memory=4, compute=20)
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", "limits")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(ContainerFiles, "ensure", full)
+        text = refused(lambda: node.allocator.resize(pod.uid, "main", 6, 30))
+    assert "limits: No space left on device" in text
+    assert "again" in text
+    node.allocator.resize(pod.uid, "main", 6, 30)
+    assert _caps(node, pod) == ([6], [30])

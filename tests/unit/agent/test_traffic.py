@@ -39,6 +39,33 @@ def test_a_list_waits_for_the_allocate_that_follows_a_choice():
     assert traffic.wait_quiet(0.0)
 
 
+def test_a_list_waits_for_each_allocate_where_containers_are_asked_for_side_by_side():
+    clock = Clock()
+    traffic = Traffic(clock)
+    with traffic.allocating(), traffic.choosing():
+        pass
+    clock.now_s += TAKEN_IN_S
+    assert not traffic.wait_quiet(0.0)
+    with traffic.allocating():
+        pass
+    clock.now_s += TAKEN_IN_S
+    assert traffic.wait_quiet(0.0)
+
+
+def test_an_allocate_that_never_came_is_not_taken_for_one_that_comes_later():
+    clock = Clock()
+    traffic = Traffic(clock)
+    with traffic.choosing():
+        pass
+    clock.now_s += FOLLOWS_WITHIN_S
+    with traffic.choosing():
+        pass
+    with traffic.allocating():
+        pass
+    clock.now_s += TAKEN_IN_S
+    assert traffic.wait_quiet(0.0)
+
+
 def test_a_list_waits_until_the_kubelet_has_taken_in_the_answer():
     clock = Clock()
     traffic = Traffic(clock)
