@@ -93,6 +93,14 @@ class Kubelet:
         with socket.socket(socket.AF_UNIX) as left_behind:
             left_behind.bind(str(self.plugins / "kubelet.sock"))
 
+    def begin_start(self) -> None:
+        """As far as a new one gets while its container runtime is away: it answers for pod
+        resources, but its device manager has not read who holds what, nor touched a socket."""
+        manager = DeviceManager(self.folder / "not-read-yet", self.active_pods, self._chance)
+        listing = self.folder / "pod-resources" / "kubelet.sock"
+        listing.unlink(missing_ok=True)
+        self.podresources = PodResourcesService(listing, manager, list)
+
     def restart(self) -> None:
         self.stop()
         self.start()

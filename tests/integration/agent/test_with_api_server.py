@@ -217,6 +217,39 @@ def test_a_whole_gpu_is_back_and_its_files_are_gone_as_soon_as_its_pod_has_ended
     eventually(lambda: not any(list((agent.state / each).iterdir()) for each in ("alloc", "ended")))
 
 
+def test_a_kubelet_that_waits_for_its_runtime_ends_nobody(
+    kubelet: Kubelet, server: ApiServer, agent: AgentProcess
+):
+    resident, brief, last = (
+        Pod.asking(each, memory=16, compute=20) for each in ("resident", "brief", "last")
+    )
+    for pod in (resident, brief, last):
+        bind(server, agent, pod)
+        kubelet.run(pod)
+
+    def end(pod: Pod) -> None:
+        """As soon as the API server says so, the agent compares its books with the kubelet's."""
+        kubelet.finish(pod)
+        lists = kubelet.podresources.lists
+        server.remove(pod_path(pod))
+        eventually(lambda: kubelet.podresources.lists > lists)
+
+    # From now on the kubelet has listed the resident.
+    end(brief)
+    eventually(lambda: "brief/main is free again" in agent.output)
+    kubelet.crash()
+    kubelet.begin_start()
+    end(last)
+    kubelet.podresources.stop()
+    kubelet.start()
+    kubelet.wait_ready()
+    another = Pod.asking("another", memory=16, compute=20)
+    bind(server, agent, another)
+    kubelet.run(another)
+    assert_sound(kubelet, resident, another)
+    assert "resident/main is free again" not in agent.output
+
+
 def test_without_its_api_server_everything_goes_on(
     kubelet: Kubelet, server: ApiServer, agent: AgentProcess
 ):
