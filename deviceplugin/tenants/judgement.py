@@ -178,7 +178,7 @@ def judge(
         seen[owner.id] = owner
         used[owner.id, use.gpu] += use.used_bytes or 0
         count[owner.id, use.gpu] += 1
-        if owner.has_shim and process is not None and not process.shims & shims:
+        if owner.has_shim and _is_without(process, shims):
             breaches.append(_shim_missing(use, owner))
     for (tenant_id, gpu), used_bytes in used.items():
         tenant = seen[tenant_id]
@@ -195,6 +195,10 @@ def judge(
         elif used_bytes > booked_bytes + slack_bytes:
             breaches.append(_not_booked(tenant, gpu, used_bytes, booked_bytes))
     return breaches
+
+
+def _is_without(process: ProcessView | None, shims: frozenset[int]) -> bool:
+    return process is not None and process.maps_are_known and not process.shims & shims
 
 
 def _over_cap(tenant: Tenant, gpu: str, used_bytes: int, cap_bytes: int) -> Breach:

@@ -169,15 +169,15 @@ class TenantWatch(threading.Thread):
         now_s = time.monotonic()
         found: dict[int, ProcessView] = {}
         for pid in pids:
-            program = self._proc.program(pid)
-            if program is None:
+            status = self._proc.status(pid)
+            if status is None:
                 continue  # it has ended
             known = self._views.get(pid)
-            if known is None or known.program != program or known.is_stale(now_s):
-                view = self._proc.view(pid)
+            if known is None or known.program != status.program or known.is_stale(now_s):
+                view = self._proc.view(pid, status)
                 if view is None:
                     continue
-                known = self._views[pid] = _Seen(program, now_s, view)
+                known = self._views[pid] = _Seen(status.program, now_s, view)
             found[pid] = known.view
         return found
 

@@ -1,12 +1,13 @@
 """Whose a process is and what it has loaded, read from a tree that looks like /proc."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from deviceplugin.tenants.procfs import FileId, Mount, ProcFs
+from deviceplugin.tenants.procfs import FileId, Mount, ProcessView, ProcFs
 
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
 CONTAINER = "c0ffee" + "0" * 58
@@ -36,17 +37,23 @@ def process(root: Path, pid: int, cgroup: str = "0::/", maps: str = "", mounts: 
     (folder / "stat").write_text(f"{pid} (a (strange) name) {ticks}\n")
 
 
+def view_of(root: Path, pid: int) -> ProcessView | None:
+    proc = ProcFs(root)
+    status = proc.status(pid)
+    return proc.view(pid, status) if status is not None else None
+
+
 @pytest.mark.parametrize("cgroup", GROUPS.values(), ids=GROUPS.keys())
 def test_the_pod_and_the_container_follow_from_the_cgroup(tmp_path: Path, cgroup: str) -> None:
     process(tmp_path, 7, cgroup)
-    view = ProcFs(tmp_path).view(7)
+    view = view_of(tmp_path, 7)
     assert view is not None
     assert (view.pod_uid, view.container_id) == (UID, CONTAINER)
 
 
 def test_static_pods_have_a_hash_for_uid(tmp_path: Path) -> None:
     process(tmp_path, 7, f"0::/kubepods/burstable/pod{'5f' * 16}/{CONTAINER}")
-    view = ProcFs(tmp_path).view(7)
+    view = view_of(tmp_path, 7)
     assert view is not None
     assert (view.pod_uid, view.container_id) == ("5f" * 16, CONTAINER)
 
@@ -56,7 +63,7 @@ def test_static_pods_have_a_hash_for_uid(tmp_path: Path) -> None:
 )
 def test_other_processes_belong_to_no_pod(tmp_path: Path, cgroup: str) -> None:
     process(tmp_path, 7, cgroup)
-    view = ProcFs(tmp_path).view(7)
+    view = view_of(tmp_path, 7)
     assert view is not None
     assert (view.pod_uid, view.container_id) == ("", "")
 
@@ -72,7 +79,7 @@ def test_what_is_mapped_is_told_by_inode(tmp_path: Path) -> None:
         "libaliquot\n"
     )
     process(tmp_path, 7, maps=maps)
-    view = ProcFs(tmp_path).view(7)
+    view = view_of(tmp_path, 7)
     assert view is not None
     assert view.shims == {42}, "executable, and by its whole name"
     assert view.usages == {FileId(0, 0x1F, 7)}
@@ -87,19 +94,21 @@ def test_mounts_of_ours_are_kept(tmp_path: Path) -> None:
         "4 1 x:y / /run/aliquot/other rw - tmpfs tmpfs rw\n"
     )
     process(tmp_path, 7, mounts=mounts)
-    view = ProcFs(tmp_path).view(7)
+    view = view_of(tmp_path, 7)
     assert view is not None
     assert view.mounts == (Mount(0, 55, "/"), Mount(8, 2, "/lib/aliquot/alloc/abc/usage"))
 
 
 def test_processes_that_are_gone_are_nothing(tmp_path: Path) -> None:
     proc = ProcFs(tmp_path)
-    assert proc.view(7) is None
-    assert proc.program(7) is None
+    assert proc.status(7) is None
     process(tmp_path, 7)
-    assert proc.program(7) is not None
+    status = proc.status(7)
+    assert status is not None
     (tmp_path / "7" / "stat").write_text("cut off")
-    assert proc.program(7) is None
+    assert proc.status(7) is None
+    (tmp_path / "7" / "cgroup").unlink()
+    assert proc.view(7, status) is None, "it has ended since its status was read"
 
 
 def test_a_process_that_executes_another_program_is_another_one(tmp_path: Path) -> None:
@@ -111,9 +120,57 @@ def test_a_process_that_executes_another_program_is_another_one(tmp_path: Path) 
     (tmp_path / "7").mkdir()
     for stat in filter(None, printed.splitlines()):
         (tmp_path / "7" / "stat").write_bytes(stat)
-        programs.append(ProcFs(tmp_path).program(7))
+        status = ProcFs(tmp_path).status(7)
+        assert status is not None
+        programs.append(status.program)
     first, second = programs
-    assert first is not None
-    assert second is not None
     assert first[0] == second[0], "the same process"
     assert first != second
+
+
+HEADLESS = """
+import ctypes, threading
+threading.Thread(target=threading.Event().wait).start()
+print("up", flush=True)
+ctypes.CDLL(None).pthread_exit(None)  # ends this thread, and not the process
+"""
+
+
+def test_a_process_that_goes_on_without_its_first_thread_is_seen_through_the_others() -> None:
+    """Its own maps are empty then, and its mounts cannot be read."""
+    proc = ProcFs()
+    with subprocess.Popen([sys.executable, "-c", HEADLESS], stdout=subprocess.PIPE) as child:
+        try:
+            assert child.stdout is not None
+            assert child.stdout.readline() == b"up\n"
+            while Path(f"/proc/{child.pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z":
+                os.sched_yield()
+            status = proc.status(child.pid)
+            assert status is not None
+            assert status.folder != f"/proc/{child.pid}"
+            assert "python" in Path(f"{status.folder}/maps").read_text()
+            view = proc.view(child.pid, status)
+            assert view is not None
+            assert view.maps_are_known
+        finally:
+            child.kill()
+
+
+def test_what_cannot_be_read_is_no_reason_not_to_know_whose_it_is(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """And it is said once: what is wrong with the agent's rights is wrong for everybody."""
+    proc = ProcFs(tmp_path)
+    for pid in (7, 8):
+        process(tmp_path, pid, f"0::/kubepods/pod{UID}/{CONTAINER}")
+        for name in ("maps", "mountinfo"):
+            # Reading a folder fails for root, too.
+            (tmp_path / str(pid) / name).unlink()
+            (tmp_path / str(pid) / name).mkdir()
+        status = proc.status(pid)
+        assert status is not None
+        view = proc.view(pid, status)
+        assert view == ProcessView(pid, UID, CONTAINER, maps_are_known=False)
+    assert len(caplog.messages) == 1
+    assert "process 7 uses a GPU, but what it does is hidden" in caplog.messages[0]
+    assert "hostPID" in caplog.messages[0]

@@ -175,6 +175,29 @@ def test_a_process_that_is_gone_accuses_nobody(scene: Scene) -> None:
     assert scene.look_often() == set()
 
 
+def test_who_ends_its_first_thread_is_held_to_its_cap_and_the_shim(scene: Scene) -> None:
+    process = scene.folder / "proc" / str(PID)
+    thread = process / "task" / str(PID + 1)
+    thread.mkdir(parents=True)
+    for name in ("cgroup", "mountinfo", "stat"):
+        (thread / name).write_text((process / name).read_text())
+    (thread / "maps").write_text("1-2 r-xp 0 fe:01 1 /bin/its-own\n")
+    (process / "maps").write_text("")
+    (process / "stat").write_text(f"{PID} (x) Z {'0 ' * 5}4 {'0 ' * 12}7 0\n")
+    (process / "mountinfo").unlink()
+    scene.driver.used_bytes = 40 * GIB
+    assert scene.look_often() == {Kind.OVER_CAP, Kind.NOT_BOOKED, Kind.SHIM_MISSING}
+
+
+def test_whose_memory_maps_are_hidden_from_us_is_held_to_its_cap(scene: Scene) -> None:
+    process = scene.folder / "proc" / str(PID)
+    for name in ("maps", "mountinfo"):
+        (process / name).unlink()
+        (process / name).mkdir()
+    scene.driver.used_bytes = 40 * GIB
+    assert scene.look_often() == {Kind.OVER_CAP, Kind.NOT_BOOKED}
+
+
 def test_memory_that_was_freed_while_we_looked_is_explained(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
