@@ -3,16 +3,17 @@
 Seen from a pod this needs the host's processes (hostPID); without them it finds nobody.
 """
 
+import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from deviceplugin.tenants.procfs import pod_of
+from deviceplugin.tenants.procfs import lines_of, pod_of
 
 __all__ = ["Use", "uses_of"]
 
-_ESCAPED = re.compile(r"\\([0-7]{3})")
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,19 +83,20 @@ def _namespaces(proc: Path) -> Iterator[tuple[int, list[_Line]]]:
 
 def _lines(process: Path) -> list[_Line]:
     try:
-        text = (process / "mountinfo").read_text(errors="surrogateescape")
+        rows = [line.split(maxsplit=5) for line in lines_of(f"{process}/mountinfo")]
     except OSError:
         return []
-    rows = (line.split() for line in text.splitlines())
-    return [_Line(row[2], _path(row[3]), _path(row[4])) for row in rows if len(row) > 4]
+    return [
+        _Line(os.fsdecode(row[2]), _path(row[3]), _path(row[4])) for row in rows if len(row) > 4
+    ]
 
 
-def _path(text: str) -> PurePosixPath:
-    return PurePosixPath(_ESCAPED.sub(lambda octal: chr(int(octal[1], 8)), text))
+def _path(text: bytes) -> PurePosixPath:
+    return PurePosixPath(os.fsdecode(_ESCAPED.sub(lambda octal: bytes([int(octal[1], 8)]), text)))
 
 
 def _pod_uid(process: Path) -> str:
     try:
-        return pod_of((process / "cgroup").read_text(errors="replace"))[0]
+        return pod_of(lines_of(f"{process}/cgroup"))[0]
     except OSError:
         return ""

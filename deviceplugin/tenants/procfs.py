@@ -7,16 +7,26 @@ tenant could have put a file system there that does not answer.
 import logging
 import os
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-__all__ = ["FileId", "Mount", "ProcFs", "ProcessView", "Status", "file_id", "pod_of"]
+__all__ = ["FileId", "Mount", "ProcFs", "ProcessView", "Status", "file_id", "lines_of", "pod_of"]
 
-SHIM_NAME = "libaliquot"
-USAGE_NAME = "usage"
-_OUR_MOUNTS = "/run/aliquot/"
+SHIM_NAME = b"libaliquot"
+USAGE_NAME = b"usage"
+_USAGE_ENDING = b"/usage\n"
+_OUR_MOUNTS = b"/run/aliquot/"
+
+MOST_BYTES = 8 << 20
+"""Of a list of mappings or mounts. As many mappings as the kernel allows a process by default
+(65,530) take less than this, unless somebody has given them long names on purpose; the programs
+that we know have a few thousand."""
+MOST_S = 0.2
+"""The same in processor time of ours; so much is needed only for what was made to cost it."""
+_BATCH_BYTES = 64 << 10
 
 MOST_THREADS = 1000
 """Of how many threads one that lives is looked for, when the first has ended."""
@@ -27,8 +37,8 @@ _log = logging.getLogger(__name__)
 # A pod's uid, with dashes, or with underscores where systemd names the slice; static pods have a
 # hash. What follows is the container, under whatever prefix its runtime has.
 _POD = re.compile(
-    r"pod(?P<uid>[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?![0-9a-f])"
-    r"[^/]*(?:/(?:[^/]*-)?(?P<container>[0-9a-f]{64})(?:\.scope)?(?:/|$))?"
+    rb"pod(?P<uid>[0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12}|[0-9a-f]{32})(?![0-9a-f])"
+    rb"[^/]*(?:/(?:[^/]*-)?(?P<container>[0-9a-f]{64})(?:\.scope)?(?:/|$))?"
 )
 
 
@@ -107,33 +117,30 @@ class ProcFs:
                     break
         return Status((*started, *begin[23:26]), folder)
 
-    def view(self, pid: int, status: Status) -> ProcessView | None:
-        """None when it is gone. Whatever else cannot be read, its cgroup tells whose it is."""
-        groups = self._read(pid, f"{status.folder}/cgroup")
-        if groups is None:
-            return None
-        mounts = self._read(pid, f"{status.folder}/mountinfo")
-        maps = self._read(pid, f"{status.folder}/maps")
-        pod_uid, container_id = pod_of(groups)
-        shims, usages = _mapped(maps or "")
-        return ProcessView(
-            pid, pod_uid, container_id, shims, usages, _mounts(mounts or ""), maps is not None
-        )
-
-    def _read(self, pid: int, path: str) -> str | None:
+    def owner(self, pid: int, status: Status) -> ProcessView | None:
+        """What costs little and always can be read: whose it is. None when it is gone."""
         try:
-            with open(path, errors="replace") as file:
-                return file.read()
+            pod_uid, container_id = pod_of(lines_of(f"{status.folder}/cgroup"))
         except (FileNotFoundError, ProcessLookupError):
             return None
         except OSError as error:
             self._complain(pid, error)
-            # What it has mapped is not ours to see; where it belongs may be known all the same.
-            return "" if path.endswith("/cgroup") else None
+            pod_uid = container_id = ""
+        return ProcessView(pid, pod_uid, container_id, maps_are_known=False)
+
+    def view(self, owner: ProcessView, status: Status) -> ProcessView:
+        """The same with what it has mapped and mounted, as far as that can be seen."""
+        try:
+            mounts = _mounts(lines_of(f"{status.folder}/mountinfo"))
+            shims, usages = _mapped(lines_of(f"{status.folder}/maps"))
+        except OSError as error:
+            self._complain(owner.pid, error)
+            return owner
+        return replace(owner, shims=shims, usages=usages, mounts=mounts, maps_are_known=True)
 
     def _complain(self, pid: int, error: OSError) -> None:
         """Once: what is wrong with the agent's rights is wrong for all processes."""
-        if not self._complained:
+        if not isinstance(error, FileNotFoundError | ProcessLookupError) and not self._complained:
             self._complained = True
             _log.warning(
                 "process %d uses a GPU, but what it does is hidden: %s: %s; the agent needs "
@@ -169,30 +176,43 @@ def _is_ending(fields: list[bytes]) -> bool:
     return fields[0] in b"ZX" or bool(int(fields[6]) & _PF_EXITING)
 
 
-def pod_of(groups: str) -> tuple[str, str]:
+def lines_of(path: str) -> Iterator[bytes]:
+    """Of a file that somebody may have made huge: as much as can be read with bounded effort."""
+    until_s = time.thread_time() + MOST_S
+    left_bytes = MOST_BYTES
+    with open(path, "rb") as file:
+        while left_bytes > 0 and time.thread_time() < until_s:
+            some = file.readlines(_BATCH_BYTES)
+            if not some:
+                return
+            left_bytes -= sum(map(len, some))
+            yield from some
+
+
+def pod_of(groups: Iterable[bytes]) -> tuple[str, str]:
     """Pod and container by a process's list of cgroups; empty where it belongs to none."""
-    for line in groups.splitlines():
+    for line in groups:
         # The outermost name counts: what lies below it a tenant may have named.
         match = _POD.search(line)
         if match is not None:
-            uid = match["uid"].replace("_", "-")
-            return uid, match["container"] or ""
+            uid = match["uid"].decode().replace("_", "-")
+            return uid, (match["container"] or b"").decode()
     return "", ""
 
 
-def _mapped(maps: str) -> tuple[frozenset[int], frozenset[FileId]]:
+def _mapped(maps: Iterable[bytes]) -> tuple[frozenset[int], frozenset[FileId]]:
     shims, usages = set(), set()
-    for line in maps.splitlines():
-        if SHIM_NAME not in line and not line.endswith(f"/{USAGE_NAME}"):
+    for line in maps:
+        if SHIM_NAME not in line and not line.endswith(_USAGE_ENDING):
             continue
-        fields = line.split(maxsplit=5)
+        fields = line.rstrip(b"\n").split(maxsplit=5)
         if len(fields) < 6:
             continue
         _, permissions, _, device, inode, path = fields
-        major, _, minor = device.partition(":")
-        name = path.rpartition("/")[2]
+        major, _, minor = device.partition(b":")
+        name = path.rpartition(b"/")[2]
         try:
-            if name.startswith(SHIM_NAME) and "x" in permissions:
+            if name.startswith(SHIM_NAME) and b"x" in permissions:
                 shims.add(int(inode))
             elif name == USAGE_NAME:
                 usages.add(FileId(int(major, 16), int(minor, 16), int(inode)))
@@ -201,15 +221,17 @@ def _mapped(maps: str) -> tuple[frozenset[int], frozenset[FileId]]:
     return frozenset(shims), frozenset(usages)
 
 
-def _mounts(mountinfo: str) -> tuple[Mount, ...]:
+def _mounts(mountinfo: Iterable[bytes]) -> tuple[Mount, ...]:
     found = []
-    for line in mountinfo.splitlines():
+    for line in mountinfo:
+        if _OUR_MOUNTS not in line:
+            continue
         fields = line.split()
         if len(fields) < 5 or not fields[4].startswith(_OUR_MOUNTS):
             continue
-        major, _, minor = fields[2].partition(":")
+        major, _, minor = fields[2].partition(b":")
         try:
-            found.append(Mount(int(major), int(minor), fields[3]))
+            found.append(Mount(int(major), int(minor), os.fsdecode(fields[3])))
         except ValueError:
             continue
     return tuple(found)

@@ -21,7 +21,7 @@ from deviceplugin.tenants.judgement import (
     attribute,
     judge,
 )
-from deviceplugin.tenants.procfs import ProcessView, ProcFs, file_id
+from deviceplugin.tenants.procfs import ProcessView, ProcFs, Status, file_id
 from deviceplugin.tenants.rest import Rest
 from shim import limits, usage
 from shim.limits import LimitsError
@@ -35,6 +35,13 @@ LOOK_S = 1.0
 VIEW_S = 60.0
 """How long what /proc said of a program is believed; it may unload the shim meanwhile."""
 
+REST_FOR = 50.0
+"""So many times as long as reading about a process took, it is not read about again: who makes that
+take long must not keep us busy."""
+
+READING_S = 0.5
+"""How long one look may read about processes."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -43,10 +50,13 @@ class _Seen:
     program: tuple[bytes, ...]
     at_s: float
     view: ProcessView
+    cost_s: float = 0.0
 
     def is_stale(self, now_s: float) -> bool:
-        """What exculpates is believed for a while, what incriminates is looked at again."""
-        return not (self.view.shims and self.view.usages) or now_s - self.at_s > VIEW_S
+        """What exculpates is believed for a while; what incriminates is looked at again, the later
+        the longer that takes."""
+        exculpates = self.view.shims and self.view.usages
+        return now_s - self.at_s > (VIEW_S if exculpates else min(VIEW_S, REST_FOR * self.cost_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,18 +178,37 @@ class TenantWatch(threading.Thread):
     def _processes(self, pids: Iterable[int]) -> Mapping[int, ProcessView]:
         now_s = time.monotonic()
         found: dict[int, ProcessView] = {}
+        stale: dict[int, tuple[ProcessView, Status]] = {}
         for pid in pids:
             status = self._proc.status(pid)
             if status is None:
                 continue  # it has ended
             known = self._views.get(pid)
-            if known is None or known.program != status.program or known.is_stale(now_s):
-                view = self._proc.view(pid, status)
-                if view is None:
-                    continue
-                known = self._views[pid] = _Seen(status.program, now_s, view)
-            found[pid] = known.view
+            is_same = known is not None and known.program == status.program
+            if known is not None and is_same:
+                found[pid] = known.view
+            if known is None or not is_same or known.is_stale(now_s):
+                owner = self._proc.owner(pid, status)
+                if owner is not None:
+                    found.setdefault(pid, owner)
+                    stale[pid] = owner, status
+        # One tenant's processes may be many and long to read; others have theirs read meanwhile.
+        for pid in in_turns({pid: owner for pid, (owner, _) in stale.items()}, self._read_at_s):
+            if time.monotonic() - now_s > READING_S:
+                break
+            found[pid] = self._read(*stale[pid])
         return found
+
+    def _read_at_s(self, pid: int) -> float:
+        known = self._views.get(pid)
+        return known.at_s if known is not None else 0.0
+
+    def _read(self, owner: ProcessView, status: Status) -> ProcessView:
+        begin_s = time.monotonic()
+        view = self._proc.view(owner, status)
+        end_s = time.monotonic()
+        self._views[owner.pid] = _Seen(status.program, end_s, view, end_s - begin_s)
+        return view
 
     def _forget_all_but(self, pids: Collection[int]) -> None:
         for pid in self._views.keys() - pids:
@@ -193,6 +222,17 @@ class TenantWatch(threading.Thread):
             except OSError:
                 continue  # an old version that was just removed
         return frozenset(inodes)
+
+
+def in_turns(processes: Mapping[int, ProcessView], read_at_s: Callable[[int], float]) -> list[int]:
+    """One process of each pod, then a second one of each; first the one that has waited longest."""
+    before: Counter[str] = Counter()
+    turns = []
+    for pid in sorted(processes, key=read_at_s):
+        pod_uid = processes[pid].pod_uid
+        turns.append((before[pod_uid], pid))
+        before[pod_uid] += 1
+    return [pid for _, pid in sorted(turns, key=lambda turn: turn[0])]
 
 
 def _tenant(allocation: ContainerAllocation, has_shim: bool) -> Tenant:

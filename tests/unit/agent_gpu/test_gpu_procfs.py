@@ -3,11 +3,12 @@
 import os
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 
 import pytest
 
-from deviceplugin.tenants.procfs import FileId, Mount, ProcessView, ProcFs
+from deviceplugin.tenants.procfs import MOST_BYTES, FileId, Mount, ProcessView, ProcFs
 
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
 CONTAINER = "c0ffee" + "0" * 58
@@ -40,7 +41,8 @@ def process(root: Path, pid: int, cgroup: str = "0::/", maps: str = "", mounts: 
 def view_of(root: Path, pid: int) -> ProcessView | None:
     proc = ProcFs(root)
     status = proc.status(pid)
-    return proc.view(pid, status) if status is not None else None
+    owner = proc.owner(pid, status) if status is not None else None
+    return proc.view(owner, status) if owner is not None and status is not None else None
 
 
 @pytest.mark.parametrize("cgroup", GROUPS.values(), ids=GROUPS.keys())
@@ -108,7 +110,7 @@ def test_processes_that_are_gone_are_nothing(tmp_path: Path) -> None:
     (tmp_path / "7" / "stat").write_text("cut off")
     assert proc.status(7) is None
     (tmp_path / "7" / "cgroup").unlink()
-    assert proc.view(7, status) is None, "it has ended since its status was read"
+    assert proc.owner(7, status) is None, "it has ended since its status was read"
 
 
 def test_a_process_that_executes_another_program_is_another_one(tmp_path: Path) -> None:
@@ -149,9 +151,9 @@ def test_a_process_that_goes_on_without_its_first_thread_is_seen_through_the_oth
             assert status is not None
             assert status.folder != f"/proc/{child.pid}"
             assert "python" in Path(f"{status.folder}/maps").read_text()
-            view = proc.view(child.pid, status)
-            assert view is not None
-            assert view.maps_are_known
+            owner = proc.owner(child.pid, status)
+            assert owner is not None
+            assert proc.view(owner, status).maps_are_known
         finally:
             child.kill()
 
@@ -169,8 +171,38 @@ def test_what_cannot_be_read_is_no_reason_not_to_know_whose_it_is(
             (tmp_path / str(pid) / name).mkdir()
         status = proc.status(pid)
         assert status is not None
-        view = proc.view(pid, status)
-        assert view == ProcessView(pid, UID, CONTAINER, maps_are_known=False)
+        owner = proc.owner(pid, status)
+        assert owner is not None
+        assert proc.view(owner, status) == ProcessView(pid, UID, CONTAINER, maps_are_known=False)
     assert len(caplog.messages) == 1
     assert "process 7 uses a GPU, but what it does is hidden" in caplog.messages[0]
     assert "hostPID" in caplog.messages[0]
+
+
+def test_no_number_of_mappings_takes_much_memory_or_time_to_read(tmp_path: Path) -> None:
+    """A tenant may have 65,000 of them, each with a name of 4 KiB: 260 MiB of text."""
+    process(tmp_path, 7, f"0::/kubepods/pod{UID}/{CONTAINER}")
+    line = f"7f00-7f01 r--p 00000000 fe:01 41 /{'d' * 4000}\n"
+    for name in ("maps", "mountinfo"):
+        with open(tmp_path / "7" / name, "w") as file:
+            file.writelines(line for _ in range(MOST_BYTES // 1000))
+    tracemalloc.start()
+    try:
+        view = view_of(tmp_path, 7)
+        _, peak_bytes = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak_bytes < 1 << 20
+    assert view is not None
+    assert (view.pod_uid, view.maps_are_known) == (UID, True), "it is judged by what was seen"
+    assert view.shims == frozenset()
+
+
+def test_as_many_mappings_as_a_program_can_need_are_read_to_the_end(tmp_path: Path) -> None:
+    """All that the kernel allows by default, with names as libraries have them."""
+    library = f"7f0000000000-7f0000001000 r--p 00000000 fe:01 41 /usr/lib/{'x' * 60}.so\n"
+    shim = "7f01-7f02 r-xp 00001000 fe:01 42 /usr/local/lib/aliquot/libaliquot.so\n"
+    process(tmp_path, 7, maps=library * 65_530 + shim)
+    view = view_of(tmp_path, 7)
+    assert view is not None
+    assert view.shims == {42}

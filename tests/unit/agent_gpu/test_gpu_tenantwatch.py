@@ -16,6 +16,7 @@ from deviceplugin.booking.sources import ContainerKey
 from deviceplugin.gpus.nvml import GpuProcess, Nvml, NvmlError
 from deviceplugin.tenants import watch as tenantwatch
 from deviceplugin.tenants.judgement import CONFIRMED_AFTER, Account, Breach, Kind
+from deviceplugin.tenants.procfs import ProcessView, ProcFs, Status
 from deviceplugin.tenants.watch import TenantWatch
 from shim import limits, usage
 
@@ -36,6 +37,14 @@ class Driver:
         if self.error is not None:
             raise self.error
         return [GpuProcess(PID, self.used_bytes)]
+
+
+@dataclass
+class Clock:
+    at_s: float = 1000.0
+
+    def now_s(self) -> float:
+        return self.at_s
 
 
 @dataclass
@@ -196,6 +205,38 @@ def test_whose_memory_maps_are_hidden_from_us_is_held_to_its_cap(scene: Scene) -
         (process / name).mkdir()
     scene.driver.used_bytes = 40 * GIB
     assert scene.look_often() == {Kind.OVER_CAP, Kind.NOT_BOOKED}
+
+
+def test_who_takes_long_to_read_about_is_judged_and_keeps_nobody_waiting(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Many processes of one tenant, none of them with the shim, and one of another."""
+    slow, other_uid = range(5000, 5200), "0a1b2c3d-1111-2222-3333-444455557777"
+    clock = Clock()
+    monkeypatch.setattr(tenantwatch.time, "monotonic", clock.now_s)
+    for pid in slow:
+        folder = scene.folder / "proc" / str(pid)
+        folder.mkdir()
+        (folder / "cgroup").write_text(f"0::/kubepods/pod{other_uid}/{'d' * 64}\n")
+        (folder / "stat").write_text(f"{pid} (x) S {'0 ' * 18}7 0\n")
+        (folder / "mountinfo").write_text("")
+        (folder / "maps").write_text("")
+    listed = [GpuProcess(pid, GIB) for pid in (*slow, PID)]
+    monkeypatch.setattr(scene.driver, "processes", lambda _: listed)
+    watch = scene.watch()
+    view = ProcFs.view
+
+    def read(proc: ProcFs, owner: ProcessView, status: Status) -> ProcessView:
+        clock.at_s += 0.3 if owner.pid in slow else 0.001
+        return view(proc, owner, status)
+
+    monkeypatch.setattr(ProcFs, "view", read)
+    (scene.folder / "proc" / str(PID) / "maps").write_text("")
+    began_s = clock.at_s
+    while {Kind.SHIM_MISSING, Kind.NOT_ALLOCATED} - {each.kind for each in scene.told}:
+        watch.look()
+        clock.at_s += tenantwatch.LOOK_S
+        assert clock.at_s - began_s <= 5
 
 
 def test_memory_that_was_freed_while_we_looked_is_explained(
