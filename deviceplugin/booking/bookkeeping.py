@@ -100,7 +100,7 @@ class Books:
 
     def start(self, allocation: Allocation, partner: Allocation | None) -> None:
         """A container is about to start: its files are complete and its account is new."""
-        self.restate([allocation])
+        self.restate([msgspec.structs.replace(allocation, fell_from=None)])
         for compute, memory in ((allocation, partner), (partner, allocation)):
             if compute is not None and memory is not None and compute.companion:
                 self.files.join(compute, memory)

@@ -58,6 +58,8 @@ class Allocation(msgspec.Struct, frozen=True, omit_defaults=True):
     """Ids that a resize has added; the kubelet sees them as unhealthy."""
     shrunk_to: int | None = None
     """How much of each GPU a resize has left it; None is all that its ids stand for."""
+    fell_from: int | None = None
+    """How much of each GPU it had in this life of its container, where that is more than now."""
     whole: bool = False
     """All of its GPUs, memory included."""
     companion: bool = False

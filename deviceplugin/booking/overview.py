@@ -43,6 +43,8 @@ class ContainerAllocation:
     """Whether it has what the extender planned; None without a plan."""
     member: Member | None
     """Its seat at the compute arbiter; a new name after every start of the container."""
+    fell_from_bytes: int = 0
+    """How much memory of each GPU it had before a resize; 0 where that is no more than now."""
 
 
 _Pod = tuple[str, str]
@@ -161,6 +163,7 @@ def _container(
         started=all(each.starts > 0 for each in (memory, compute) if each is not None),
         planned=None if None in planned else all(planned),
         member=_member(compute, files) if compute is not None else None,
+        fell_from_bytes=(memory.fell_from or 0) * memory.unit_bytes if memory is not None else 0,
     )
 
 

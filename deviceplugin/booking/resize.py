@@ -73,8 +73,12 @@ def resized(
             raise Refusal(_no_room(allocation, each, own[uuid] + len(usable), uuid, supply))
         extra.update(usable[:more])
     shrinks = any(each < own[uuid] for uuid in allocation.gpus)
+    most = max(allocation.fell_from or 0, *allocation.amounts().values())
     return msgspec.structs.replace(
-        allocation, extra=frozenset(extra), shrunk_to=each if shrinks else None
+        allocation,
+        extra=frozenset(extra),
+        shrunk_to=each if shrinks else None,
+        fell_from=most if most > each else None,
     )
 
 

@@ -24,6 +24,7 @@ __all__ = [
     "Use",
     "attribute",
     "judge",
+    "used_by",
 ]
 
 SLACK_BYTES = 64 << 20
@@ -55,6 +56,8 @@ class Tenant:
     pod_uid: str
     caps: Mapping[str, int | None]
     """Memory by GPU; None is no cap."""
+    allowed_bytes: Mapping[str, int] = field(default_factory=dict)
+    """What it may hold beyond its cap, because it held that when the cap fell."""
     has_shim: bool = True
     """Whether it was given the shim; pods may be excused from it."""
     usages: frozenset[FileId] = frozenset()
@@ -155,6 +158,15 @@ def _by_files(
     return None
 
 
+def used_by(uses: Iterable[Use], owners: Mapping[int, Tenant]) -> Counter[tuple[str, str]]:
+    """Memory by tenant and GPU."""
+    used: Counter[tuple[str, str]] = Counter()
+    for use in uses:
+        if use.pid in owners:
+            used[owners[use.pid].id, use.gpu] += use.used_bytes or 0
+    return used
+
+
 def judge(
     uses: Iterable[Use],
     processes: Mapping[int, ProcessView],
@@ -164,7 +176,8 @@ def judge(
 ) -> list[Breach]:
     """All that is wrong at this moment. `accounts` are by tenant, `shims` the inodes of ours."""
     breaches: list[Breach] = []
-    used: dict[tuple[str, str], int] = Counter()
+    uses = tuple(uses)
+    used = used_by(uses, owners)
     count: dict[tuple[str, str], int] = Counter()
     seen: dict[str, Tenant] = {}
     for use in uses:
@@ -176,15 +189,15 @@ def judge(
         if owner.caps[use.gpu] is None:
             continue  # the whole GPU is its own: there is nothing that it could take from others
         seen[owner.id] = owner
-        used[owner.id, use.gpu] += use.used_bytes or 0
         count[owner.id, use.gpu] += 1
         if owner.has_shim and _is_without(process, shims):
             breaches.append(_shim_missing(use, owner))
-    for (tenant_id, gpu), used_bytes in used.items():
-        tenant = seen[tenant_id]
+    for tenant_id, gpu in count:
+        tenant, used_bytes = seen[tenant_id], used[tenant_id, gpu]
         slack_bytes = SLACK_BYTES * count[tenant_id, gpu]
         cap_bytes = tenant.caps[gpu]
-        if cap_bytes is not None and used_bytes > cap_bytes + slack_bytes:
+        allowed_bytes = max(cap_bytes or 0, tenant.allowed_bytes.get(gpu, 0))
+        if cap_bytes is not None and used_bytes > allowed_bytes + slack_bytes:
             breaches.append(_over_cap(tenant, gpu, used_bytes, cap_bytes))
         account = accounts.get(tenant_id)
         if account is None or not tenant.has_shim:

@@ -15,17 +15,22 @@ class Rest:
     _owners: Mapping[int, str] = field(default_factory=dict)
     """Ids of tenants by process, as far as they are known; empty for strangers."""
     _well: Mapping[str, frozenset[Use]] = field(default_factory=dict)
+    resting: frozenset[str] = frozenset()
+    """Who is left out of this look."""
 
     def awake(self, uses: list[Use]) -> list[Use]:
         """Those that are to be judged in this look: of each tenant all, or none."""
         well, self._well = self._well, {}
+        self.resting = frozenset()
         known = self._owners
         self._owners = {use.pid: known[use.pid] for use in uses if use.pid in known}
         if not well or any(use.pid not in self._owners for use in uses):
             return uses  # whose newcomers are, only a look at everybody tells
         present = _by_owner(uses, self._owners)
-        resting = {owner for owner, some in well.items() if present.get(owner) == some}
-        return [use for use in uses if self._owners[use.pid] not in resting]
+        self.resting = frozenset(
+            owner for owner, some in well.items() if present.get(owner) == some
+        )
+        return [use for use in uses if self._owners[use.pid] not in self.resting]
 
     def judged(
         self, uses: list[Use], owners: Mapping[int, Tenant], breaches: Iterable[Breach]

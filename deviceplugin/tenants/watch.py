@@ -10,6 +10,7 @@ from pathlib import Path
 
 from deviceplugin.booking.allocator import ContainerAllocation
 from deviceplugin.gpus.nvml import Nvml, NvmlError
+from deviceplugin.tenants.allowance import Allowances, Key
 from deviceplugin.tenants.judgement import (
     FOLDER_NAMES,
     Account,
@@ -20,6 +21,7 @@ from deviceplugin.tenants.judgement import (
     Use,
     attribute,
     judge,
+    used_by,
 )
 from deviceplugin.tenants.procfs import ProcessView, ProcFs, Status, file_id
 from deviceplugin.tenants.rest import Rest
@@ -100,6 +102,7 @@ class TenantWatch(threading.Thread):
         self._suspects: list[ContainerAllocation] = []
         self._suspicions = Suspicions()
         self._rest = Rest()
+        self._allowances = Allowances()
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -124,23 +127,26 @@ class TenantWatch(threading.Thread):
         # Whoever seemed to have too much is read before and after NVML: what was freed in between
         # still explains what NVML has seen.
         before = {each.id: _account(each) for each in self._suspects}
-        listed = self._uses()
+        listed, silent = self._uses()
         self._forget_all_but({use.pid for use in listed})
         uses = self._rest.awake(listed)
-        allocations = {each.id: each for each in self._allocations()} if listed else {}
+        allocations = {each.id: each for each in self._allocations()}
+        tenants = self._tenants_of(allocations)
         processes = self._processes({use.pid for use in uses})
-        owners = attribute(processes, self._tenants_of(allocations))
+        owners = attribute(processes, tenants.values())
         # Only those who use a GPU have their files read: others may be many.
         busy = {
             tenant.id: replace(tenant, caps=_caps(allocations[tenant.id]))
             for tenant in owners.values()
         }
-        owners = {pid: busy[tenant.id] for pid, tenant in owners.items()}
         accounts = {
             name: _larger(before.get(name), _account(allocations[name]))
             for name in busy
             if allocations[name].memory_usage is not None
         }
+        self._note_falls({**tenants, **busy}, used_by(uses, owners), accounts, silent)
+        busy = {name: self._with_allowance(tenant) for name, tenant in busy.items()}
+        owners = {pid: busy[tenant.id] for pid, tenant in owners.items()}
         found = judge(uses, processes, owners, accounts, self._inodes())
         self._rest.judged(uses, owners, found)
         suspects = {
@@ -151,7 +157,35 @@ class TenantWatch(threading.Thread):
             _log.warning("%s", breach.text)
             self._report(breach)
 
-    def _tenants_of(self, allocations: Mapping[str, ContainerAllocation]) -> list[Tenant]:
+    def _note_falls(
+        self,
+        tenants: Mapping[str, Tenant],
+        used: Mapping[Key, int],
+        accounts: Mapping[str, Account],
+        silent: Collection[str],
+    ) -> None:
+        """Caps are compared also of those who use nothing now: a cap that falls in the moment in
+        which a program begins to use its GPU must not be the only one that we ever see."""
+        caps = {
+            (name, gpu): cap_bytes
+            for name, tenant in tenants.items()
+            if name not in self._rest.resting
+            for gpu, cap_bytes in tenant.caps.items()
+            if cap_bytes is not None and gpu not in silent
+        }
+        credit = {
+            (name, gpu): min(self._known[name].allocation.fell_from_bytes, booked_bytes)
+            for name, account in accounts.items()
+            for gpu, booked_bytes in account.booked_bytes.items()
+        }
+        self._allowances.forget_all_but(tenants)
+        self._allowances.note(caps, used, credit)
+
+    def _with_allowance(self, tenant: Tenant) -> Tenant:
+        allowed = {gpu: self._allowances.of((tenant.id, gpu)) for gpu in tenant.caps}
+        return replace(tenant, allowed_bytes=allowed)
+
+    def _tenants_of(self, allocations: Mapping[str, ContainerAllocation]) -> dict[str, Tenant]:
         """Where their files are changes only when they are made or a tenant replaces them."""
         now_s = time.monotonic()
         known: dict[str, _Known] = {}
@@ -162,18 +196,20 @@ class TenantWatch(threading.Thread):
                 before = _Known(allocation, now_s, _tenant(allocation, has_shim))
             known[name] = before
         self._known = known
-        return [each.tenant for each in known.values()]
+        return {name: each.tenant for name, each in known.items()}
 
-    def _uses(self) -> list[Use]:
-        uses = []
+    def _uses(self) -> tuple[list[Use], set[str]]:
+        """And of which GPUs nothing is known now."""
+        uses, silent = [], set()
         for uuid in self._gpus():
             try:
                 listed = self._nvml.processes(uuid)
             except NvmlError as error:
                 _log.debug("no processes: %s", error)  # health tells of GPUs that do not answer
+                silent.add(uuid)
                 continue
             uses += [Use(uuid, process.pid, process.used_bytes) for process in listed]
-        return uses
+        return uses, silent
 
     def _processes(self, pids: Iterable[int]) -> Mapping[int, ProcessView]:
         now_s = time.monotonic()
@@ -236,7 +272,7 @@ def in_turns(processes: Mapping[int, ProcessView], read_at_s: Callable[[int], fl
 
 
 def _tenant(allocation: ContainerAllocation, has_shim: bool) -> Tenant:
-    """As it can be recognised; what it may have is read when it uses something."""
+    """As it can be recognised, with the caps of now; those are read again when it uses a GPU."""
     usages, folders = set(), set()
     for path in (allocation.memory_usage, allocation.compute_usage):
         if path is None:
@@ -253,7 +289,7 @@ def _tenant(allocation: ContainerAllocation, has_shim: bool) -> Tenant:
         id=allocation.id,
         key=allocation.key,
         pod_uid=allocation.pod_uid,
-        caps={},
+        caps=_caps(allocation),
         has_shim=has_shim and allocation.memory_limits is not None,
         usages=frozenset(usages),
         folders=frozenset(folders),

@@ -170,3 +170,25 @@ def test_a_growth_whose_limits_cannot_be_written_is_done_when_it_is_asked_for_ag
     assert "again" in text
     node.allocator.resize(pod.uid, "main", 6, 30)
     assert _caps(node, pod) == ([6], [30])
+
+
+def test_what_a_container_had_before_it_shrank_is_known_until_it_starts_anew(node: Node) -> None:
+    """A watch that has not seen its cap fall must not take what it still holds for a breach."""
+    pod = node.run(memory=4, compute=20)
+
+    def fell_from() -> int:
+        (container,) = node.allocator.allocations()
+        return container.fell_from_bytes
+
+    assert fell_from() == 0
+    for units in (9, 3, 2):
+        node.allocator.resize(pod.uid, "main", units)
+    assert fell_from() == 9 * UNIT
+    node.restart_agent()
+    assert fell_from() == 9 * UNIT
+    node.kubelet.start(pod)
+    assert fell_from() == 0
+    node.allocator.resize(pod.uid, "main", 1)
+    assert fell_from() == 2 * UNIT
+    node.allocator.resize(pod.uid, "main", 9)
+    assert fell_from() == 0

@@ -15,6 +15,7 @@ from deviceplugin.booking.allocator import ContainerAllocation
 from deviceplugin.booking.sources import ContainerKey
 from deviceplugin.gpus.nvml import GpuProcess, Nvml, NvmlError
 from deviceplugin.tenants import watch as tenantwatch
+from deviceplugin.tenants.allowance import SPAN
 from deviceplugin.tenants.judgement import CONFIRMED_AFTER, Account, Breach, Kind
 from deviceplugin.tenants.procfs import ProcessView, ProcFs, Status
 from deviceplugin.tenants.watch import TenantWatch
@@ -32,11 +33,12 @@ class Driver:
 
     used_bytes: int = GIB
     error: NvmlError | None = None
+    listed: list[int] = field(default_factory=lambda: [PID])
 
     def processes(self, uuid: str) -> list[GpuProcess]:
         if self.error is not None:
             raise self.error
-        return [GpuProcess(PID, self.used_bytes)]
+        return [GpuProcess(pid, self.used_bytes) for pid in self.listed]
 
 
 @dataclass
@@ -54,6 +56,7 @@ class Scene:
     folder: Path
     driver: Driver = field(default_factory=Driver)
     told: list[Breach] = field(default_factory=list)
+    fell_from_bytes: int = 0
 
     def __post_init__(self) -> None:
         process = self.folder / "proc" / str(PID)
@@ -98,7 +101,12 @@ class Scene:
             started=True,
             planned=None,
             member=None,
+            fell_from_bytes=self.fell_from_bytes,
         )
+
+    def shrink(self, cap_bytes: int) -> None:
+        self.fell_from_bytes = 4 * GIB
+        limits.update(self.limits, limits.Limits((limits.DeviceLimits(GPU, cap_bytes),)))
 
     def watch(
         self, is_excused: Callable[[ContainerAllocation], bool] = lambda _: False
@@ -113,9 +121,9 @@ class Scene:
             is_excused=is_excused,
         )
 
-    def look_often(self) -> set[Kind]:
-        watch = self.watch()
-        for _ in range(CONFIRMED_AFTER):
+    def look_often(self, watch: TenantWatch | None = None) -> set[Kind]:
+        watch = watch or self.watch()
+        for _ in range(2 * CONFIRMED_AFTER):
             watch.look()
         return {breach.kind for breach in self.told}
 
@@ -132,6 +140,92 @@ def test_the_cap_is_the_one_in_the_limits_file(scene: Scene) -> None:
     limits.update(scene.limits, limits.Limits((device,)))
     scene.told.clear()
     assert scene.look_often() == {Kind.NOT_BOOKED}, "it was resized meanwhile"
+
+
+@pytest.fixture
+def account(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
+    """What the container's usage file says."""
+    booked = {GPU: 3 * GIB}
+    monkeypatch.setattr(tenantwatch, "_account", lambda _: Account(dict(booked)))
+    return booked
+
+
+@pytest.mark.usefixtures("account")
+def test_who_holds_what_its_cap_was_before_it_fell_has_done_nothing_wrong(scene: Scene) -> None:
+    scene.driver.used_bytes = 3 * GIB
+    watch = scene.watch()
+    assert scene.look_often(watch) == set()
+    scene.shrink(2 * GIB)
+    assert scene.look_often(watch) == set()
+    scene.driver.used_bytes = 4 * GIB
+    assert Kind.OVER_CAP in scene.look_often(watch), "it takes more, which the shim would refuse"
+
+
+def test_what_was_freed_after_the_cap_fell_may_not_be_taken_again(
+    scene: Scene, account: dict[str, int]
+) -> None:
+    scene.driver.used_bytes = 3 * GIB
+    watch = scene.watch()
+    watch.look()
+    scene.shrink(GIB)
+    watch.look()
+    scene.driver.used_bytes = account[GPU] = 2 * GIB
+    for _ in range(2 * SPAN):
+        watch.look()
+    assert scene.told == []
+    scene.driver.used_bytes = account[GPU] = 3 * GIB
+    assert scene.look_often(watch) == {Kind.OVER_CAP}
+
+
+def test_a_look_that_misses_a_process_takes_nothing_from_a_shrunk_container(
+    scene: Scene, account: dict[str, int]
+) -> None:
+    scene.driver.used_bytes = 3 * GIB
+    watch = scene.watch()
+    watch.look()
+    scene.shrink(2 * GIB)
+    watch.look()
+    scene.driver.used_bytes = 0
+    watch.look()
+    scene.driver.used_bytes = 3 * GIB
+    assert scene.look_often(watch) == set()
+    scene.driver.error = NvmlError("GPU", "does not answer", 15)
+    assert scene.look_often(watch) == set()
+    scene.driver.error = None
+    assert scene.look_often(watch) == set()
+    assert account[GPU] == 3 * GIB
+
+
+def test_a_cap_that_falls_while_a_program_begins_evicts_nobody(
+    scene: Scene, account: dict[str, int]
+) -> None:
+    """It took its memory between two looks, before the cap fell."""
+    scene.driver.used_bytes = account[GPU] = 0
+    processes, scene.driver.listed = scene.driver.listed, []
+    watch = scene.watch()
+    watch.look()
+    scene.driver.listed = processes
+    scene.driver.used_bytes = account[GPU] = 3 * GIB
+    scene.shrink(2 * GIB)
+    assert scene.look_often(watch) == set()
+
+
+def test_an_agent_that_starts_anew_believes_an_account_no_more_than_its_books(
+    scene: Scene, account: dict[str, int]
+) -> None:
+    """It has not seen the cap fall; its books say from where, and the account how much of that
+    is held."""
+    scene.driver.used_bytes = 3 * GIB
+    scene.shrink(2 * GIB)
+    assert scene.look_often() == set()
+    account[GPU] = scene.driver.used_bytes = 5 * GIB
+    assert scene.look_often() == {Kind.OVER_CAP}, "more than it ever might"
+    scene.told.clear()
+    account[GPU], scene.driver.used_bytes = 0, 3 * GIB
+    assert Kind.OVER_CAP in scene.look_often(), "nothing says that it was there before"
+    scene.told.clear()
+    scene.fell_from_bytes, account[GPU] = 0, 3 * GIB
+    assert scene.look_often() == {Kind.OVER_CAP}, "its cap never fell"
 
 
 def test_the_shim_counts_under_any_version_that_is_installed(scene: Scene) -> None:
