@@ -111,13 +111,15 @@ class Agent:
             nvml,
             lambda: self._kubelet.traffic.is_busy,
         )
+        reports = BreachReports(self._counts, self._cluster, settings.breach == "evict")
         self._tenants = TenantWatch(
             nvml,
             lambda: [gpu.uuid for gpu in self._picture.hardware.gpus],
             self._allocator.allocations,
             lambda: (settings.state_dir / "lib").glob("*.so"),
-            BreachReports(self._counts, self._cluster, settings.breach == "evict").report,
+            reports.report,
             is_excused=self._is_excused,
+            end=reports.end,
         )
         sampler = Sampler(
             self._sharing,

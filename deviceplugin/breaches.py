@@ -31,8 +31,11 @@ class BreachReports:
         self.counts.breach(breach.kind.value, *self._names(breach))
         if self.cluster is not None and breach.pod_uid:
             self.cluster.tell_pod(breach.pod_uid, "GpuLimitBreached", breach.text)
-            if self.evicts and breach.kind is Kind.OVER_CAP:
-                self.cluster.evict(breach.pod_uid, breach.text)
+
+    def end(self, breach: Breach) -> None:
+        """Of a breach that is certain; only who was over its cap all the time has to go."""
+        if self.evicts and breach.kind is Kind.OVER_CAP and self.cluster is not None:
+            self.cluster.evict(breach.pod_uid, breach.text)
 
     def _names(self, breach: Breach) -> tuple[str, str, str]:
         """Namespace, pod and container. Whoever was given nothing is in none of our books: only

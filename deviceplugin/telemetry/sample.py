@@ -115,8 +115,10 @@ def _ratio(percent: float | None) -> float | None:
 
 
 def _without_shim(breaches: Iterable[Breach]) -> dict[ContainerKey, int]:
-    return Counter(
-        breach.tenant.key
+    found = {
+        (breach.tenant.key, pid)
         for breach in breaches
         if breach.kind is Kind.SHIM_MISSING and breach.tenant and breach.tenant.key
-    )
+        for pid in breach.pids
+    }
+    return Counter(key for key, _ in found)

@@ -5,7 +5,7 @@ NVML shows, and what it cannot explain is a breach.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -18,8 +18,8 @@ __all__ = [
     "SLACK_BYTES",
     "Account",
     "Breach",
+    "Identity",
     "Kind",
-    "Suspicions",
     "Tenant",
     "Use",
     "attribute",
@@ -29,11 +29,6 @@ __all__ = [
 
 SLACK_BYTES = 64 << 20
 """For every process: what drivers take without being asked, such as space for code and stacks."""
-
-CONFIRMED_AFTER = 3
-"""In how many looks in a row a breach must be seen. NVML and the account are read one after the
-other, and a program may allocate in between."""
-
 
 FOLDER_NAMES = 3
 """How many names at the end of a path tell an allocation's folder."""
@@ -89,6 +84,10 @@ class Account:
     """Why there is nothing to be read from it."""
 
 
+Identity = tuple[str, str, str]
+"""A kind of breach, whose it is, and the GPU."""
+
+
 @dataclass(frozen=True, slots=True)
 class Breach:
     kind: Kind
@@ -98,13 +97,15 @@ class Breach:
     pod_uid: str
     text: str
     """What is, what should be, and what to do."""
-    pid: int = 0
+    pids: tuple[int, ...] = ()
+    """Where it is about processes of the container or pod."""
 
     @property
-    def identity(self) -> tuple[str, str, str, int]:
-        """The same for the same breach in the next look."""
+    def identity(self) -> Identity:
+        """The same for the same breach in the next look. By which process a container does it, it
+        could change from look to look."""
         who = self.tenant.id if self.tenant is not None else self.pod_uid
-        return self.kind.value, who, self.gpu, self.pid
+        return self.kind.value, who, self.gpu
 
 
 def attribute(processes: Mapping[int, ProcessView], tenants: Iterable[Tenant]) -> dict[int, Tenant]:
@@ -180,18 +181,24 @@ def judge(
     used = used_by(uses, owners)
     count: dict[tuple[str, str], int] = Counter()
     seen: dict[str, Tenant] = {}
+    strangers: dict[tuple[str, str], list[Use]] = defaultdict(list)
+    without: dict[tuple[str, str], list[int]] = defaultdict(list)
     for use in uses:
         owner, process = owners.get(use.pid), processes.get(use.pid)
         if owner is None or use.gpu not in owner.caps:
             if process is not None and process.pod_uid:
-                breaches.append(_not_allocated(use, owner, process.pod_uid))
+                strangers[process.pod_uid, use.gpu].append(use)
             continue
         if owner.caps[use.gpu] is None:
             continue  # the whole GPU is its own: there is nothing that it could take from others
         seen[owner.id] = owner
         count[owner.id, use.gpu] += 1
         if owner.has_shim and _is_without(process, shims):
-            breaches.append(_shim_missing(use, owner))
+            without[owner.id, use.gpu].append(use.pid)
+    for (pod_uid, gpu), some in strangers.items():
+        breaches += _not_allocated(pod_uid, gpu, some, owners)
+    for (tenant_id, gpu), pids in without.items():
+        breaches.append(_shim_missing(seen[tenant_id], gpu, pids))
     for tenant_id, gpu in count:
         tenant, used_bytes = seen[tenant_id], used[tenant_id, gpu]
         slack_bytes = SLACK_BYTES * count[tenant_id, gpu]
@@ -247,50 +254,39 @@ def _account_damaged(tenant: Tenant, gpu: str, fault: str) -> Breach:
     )
 
 
-def _shim_missing(use: Use, tenant: Tenant) -> Breach:
+def _shim_missing(tenant: Tenant, gpu: str, pids: Collection[int]) -> Breach:
     return Breach(
         Kind.SHIM_MISSING,
         tenant,
-        use.gpu,
+        gpu,
         tenant.pod_uid,
-        f"process {use.pid} of {tenant.name} uses {use.gpu} without the shim, so nothing limits "
+        f"{_named(pids)} of {tenant.name} uses {gpu} without the shim, so nothing limits "
         "it: it is linked statically or against musl, or has removed the preload",
-        use.pid,
+        tuple(pids),
     )
 
 
-def _not_allocated(use: Use, owner: Tenant | None, pod_uid: str) -> Breach:
-    who = owner.name if owner is not None else f"the pod {pod_uid}"
-    return Breach(
-        Kind.NOT_ALLOCATED,
-        owner,
-        use.gpu,
-        pod_uid,
-        f"process {use.pid} of {who} uses {use.gpu}, which was not given to it: it is privileged "
-        "or sets NVIDIA_VISIBLE_DEVICES; let it request its GPU",
-        use.pid,
-    )
-
-
-@dataclass(slots=True)
-class Suspicions:
-    """Breaches over time: each is told once, when it has been seen often enough in a row."""
-
-    _seen: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
-    _current: tuple[Breach, ...] = ()
-
-    def confirm(self, breaches: Iterable[Breach]) -> list[Breach]:
-        """Those that are certain as of this look and were not before."""
-        now = {breach.identity: breach for breach in breaches}
-        self._seen = {identity: self._seen.get(identity, 0) + 1 for identity in now}
-        self._current = tuple(
-            breach for identity, breach in now.items() if self._seen[identity] >= CONFIRMED_AFTER
+def _not_allocated(
+    pod_uid: str, gpu: str, uses: Iterable[Use], owners: Mapping[int, Tenant]
+) -> Iterator[Breach]:
+    """One for each container of the pod that is known, and one for all that are not."""
+    by_owner: dict[str, list[int]] = defaultdict(list)
+    for use in uses:
+        by_owner[owners[use.pid].id if use.pid in owners else ""].append(use.pid)
+    for pids in by_owner.values():
+        owner = owners.get(pids[0])
+        who = owner.name if owner is not None else f"the pod {pod_uid}"
+        yield Breach(
+            Kind.NOT_ALLOCATED,
+            owner,
+            gpu,
+            pod_uid,
+            f"{_named(pids)} of {who} uses {gpu}, which was not given to it: it is privileged "
+            "or sets NVIDIA_VISIBLE_DEVICES; let it request its GPU",
+            tuple(pids),
         )
-        return [
-            breach for breach in self._current if self._seen[breach.identity] == CONFIRMED_AFTER
-        ]
 
-    @property
-    def current(self) -> tuple[Breach, ...]:
-        """Confirmed, and still so."""
-        return self._current
+
+def _named(pids: Collection[int]) -> str:
+    first = f"process {min(pids)}"
+    return f"{first} (and {len(pids) - 1} more)" if len(pids) > 1 else first

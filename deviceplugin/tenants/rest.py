@@ -1,9 +1,9 @@
 """Who need not be looked at now: tenants that were well a moment ago and use the same since."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from deviceplugin.tenants.judgement import Breach, Tenant, Use
+from deviceplugin.tenants.judgement import Tenant, Use
 
 __all__ = ["Rest"]
 
@@ -33,12 +33,11 @@ class Rest:
         return [use for use in uses if self._owners[use.pid] not in self.resting]
 
     def judged(
-        self, uses: list[Use], owners: Mapping[int, Tenant], breaches: Iterable[Breach]
+        self, uses: list[Use], owners: Mapping[int, Tenant], suspects: Collection[str]
     ) -> None:
-        """What came out of it, about everybody who was awake."""
+        """What came out of it, about everybody who was awake; `suspects` are ids of tenants."""
         known = {use.pid: owners[use.pid].id if use.pid in owners else "" for use in uses}
         self._owners = {**self._owners, **known}
-        suspects = {each.tenant.id for each in breaches if each.tenant is not None}
         self._well = {
             owner: some
             for owner, some in _by_owner(uses, known).items()

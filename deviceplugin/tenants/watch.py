@@ -15,8 +15,6 @@ from deviceplugin.tenants.judgement import (
     FOLDER_NAMES,
     Account,
     Breach,
-    Kind,
-    Suspicions,
     Tenant,
     Use,
     attribute,
@@ -25,6 +23,7 @@ from deviceplugin.tenants.judgement import (
 )
 from deviceplugin.tenants.procfs import ProcessView, ProcFs, Status, file_id
 from deviceplugin.tenants.rest import Rest
+from deviceplugin.tenants.suspicions import Suspicions
 from shim import limits, usage
 from shim.limits import LimitsError
 from shim.usage import UsageError
@@ -84,9 +83,11 @@ class TenantWatch(threading.Thread):
         report: Callable[[Breach], None],
         proc: Path = Path("/proc"),
         is_excused: Callable[[ContainerAllocation], bool] = lambda _: False,
+        end: Callable[[Breach], None] = lambda _: None,
     ) -> None:
         """`gpus` are uuids, `shims` all versions of the library that containers may have loaded.
 
+        `end` is told once of every breach that was there in several looks without a pause.
         `is_excused` tells containers that were not given the shim, because their pod asked so.
         """
         super().__init__(name="tenants", daemon=True)
@@ -96,6 +97,7 @@ class TenantWatch(threading.Thread):
         self._shims = shims
         self._report = report
         self._is_excused = is_excused
+        self._end = end
         self._proc = ProcFs(proc)
         self._views: dict[int, _Seen] = {}
         self._known: dict[str, _Known] = {}
@@ -148,14 +150,18 @@ class TenantWatch(threading.Thread):
         busy = {name: self._with_allowance(tenant) for name, tenant in busy.items()}
         owners = {pid: busy[tenant.id] for pid, tenant in owners.items()}
         found = judge(uses, processes, owners, accounts, self._inodes())
-        self._rest.judged(uses, owners, found)
-        suspects = {
-            each.tenant.id for each in found if each.kind is Kind.NOT_BOOKED and each.tenant
-        }
-        self._suspects = [allocations[name] for name in suspects]
-        for breach in self._suspicions.confirm(found):
+        told, certain = self._suspicions.confirm(found, silent.__contains__)
+        self._rest.judged(uses, owners, self._suspicions.suspects)
+        self._suspects = [
+            allocations[name]
+            for name in self._suspicions.suspects & allocations.keys()
+            if allocations[name].memory_usage is not None
+        ]
+        for breach in told:
             _log.warning("%s", breach.text)
             self._report(breach)
+        for breach in certain:
+            self._end(breach)
 
     def _note_falls(
         self,

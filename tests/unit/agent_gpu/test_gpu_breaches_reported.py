@@ -54,12 +54,15 @@ def test_a_breach_is_counted_under_the_name_that_its_event_has(
     assert cluster.told == [(pod_uid, "GpuLimitBreached", "what is and what to do")]
 
 
-def test_only_who_passes_its_cap_is_evicted_and_only_if_so_set() -> None:
+def test_only_who_is_over_its_cap_for_certain_is_evicted_and_only_if_so_set() -> None:
     for evicts in (False, True):
         cluster = Cluster()
         reports = BreachReports(Counts(), cluster, evicts)
         for number, kind in enumerate(Kind):
             reports.report(breach(kind, TENANT, f"uid-{number}"))
+        assert cluster.evicted == []
+        for number, kind in enumerate(Kind):
+            reports.end(breach(kind, TENANT, f"uid-{number}"))
         over_cap = f"uid-{list(Kind).index(Kind.OVER_CAP)}"
         assert cluster.evicted == ([over_cap] if evicts else [])
 
@@ -68,6 +71,7 @@ def test_without_an_api_server_a_breach_is_counted_all_the_same() -> None:
     counts = Counts()
     reports = BreachReports(counts, None, evicts=True)
     reports.report(breach(Kind.OVER_CAP, TENANT, "uid-1"))
+    reports.end(breach(Kind.OVER_CAP, TENANT, "uid-1"))
     reports.report(breach(Kind.NOT_ALLOCATED, None, "uid-2"))
     assert counts.breaches == {
         ("over-cap", "team", "web", "main"): 1,

@@ -1,15 +1,11 @@
 """Tenants that were well and use the same rest for one look, and nobody else does."""
 
-from deviceplugin.tenants.judgement import Breach, Kind, Tenant, Use
+from deviceplugin.tenants.judgement import Tenant, Use
 from deviceplugin.tenants.rest import Rest
 
 GPU, OTHER = "GPU-a", "GPU-b"
 TENANTS = {number: Tenant(f"t{number}", None, f"uid-{number}", {GPU: 10}) for number in (1, 2)}
 USES = [Use(GPU, 1, 100), Use(OTHER, 1, 50), Use(GPU, 2, 200)]
-
-
-def breach(number: int) -> Breach:
-    return Breach(Kind.NOT_BOOKED, TENANTS[number], GPU, f"uid-{number}", "")
 
 
 def rested() -> Rest:
@@ -37,9 +33,9 @@ def test_who_uses_more_or_less_is_awake_with_all_of_its_processes() -> None:
 def test_a_suspect_does_not_rest() -> None:
     rest = Rest()
     rest.awake(USES)
-    rest.judged(USES, TENANTS, [breach(2)])
+    rest.judged(USES, TENANTS, ["t2"])
     assert rest.awake(USES) == USES[2:]
-    rest.judged(USES[2:], TENANTS, [breach(2)])
+    rest.judged(USES[2:], TENANTS, ["t2"])
     assert rest.awake(USES) == USES, "and the others are looked at again"
 
 

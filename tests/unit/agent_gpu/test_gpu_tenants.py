@@ -7,12 +7,10 @@ from hypothesis import strategies as st
 
 from deviceplugin.booking.sources import ContainerKey
 from deviceplugin.tenants.judgement import (
-    CONFIRMED_AFTER,
     SLACK_BYTES,
     Account,
     Breach,
     Kind,
-    Suspicions,
     Tenant,
     Use,
     attribute,
@@ -90,8 +88,14 @@ def test_a_damaged_account_is_told_with_its_fault() -> None:
 
 def test_a_process_without_the_shim_is_a_breach() -> None:
     (breach,) = verdict([Use(GPU, 9, GIB)], shim=False)
-    assert (breach.kind, breach.pid) == (Kind.SHIM_MISSING, 9)
+    assert (breach.kind, breach.pids) == (Kind.SHIM_MISSING, (9,))
     assert "process 9 of ns/pod/main uses GPU-a without the shim" in breach.text
+
+
+def test_several_processes_without_the_shim_are_one_breach_of_their_container() -> None:
+    (breach,) = verdict([Use(GPU, 9, GIB), Use(GPU, 8, GIB)], shim=False)
+    assert set(breach.pids) == {8, 9}
+    assert "process 8 (and 1 more) of ns/pod/main uses" in breach.text
 
 
 def test_another_file_with_the_shims_name_does_not_count() -> None:
@@ -160,35 +164,6 @@ def test_else_the_pod_decides_if_it_has_one_container_with_gpus() -> None:
     assert attribute(process, [FIRST]) == {1: FIRST}
     assert attribute(process, [FIRST, SECOND]) == {}
     assert attribute({1: ProcessView(1)}, [Tenant("t", None, "", {})]) == {}
-
-
-# --- certainty ---------------------------------------------------------------------------------
-
-
-def test_a_breach_is_told_once_when_it_is_certain() -> None:
-    suspicions = Suspicions()
-    breach = verdict([Use(GPU, 1, 5 * GIB)])
-    told = [suspicions.confirm(breach) for _ in range(CONFIRMED_AFTER + 3)]
-    assert [len(each) for each in told] == [0] * (CONFIRMED_AFTER - 1) + [1] + [0] * 3
-    assert suspicions.current == tuple(breach)
-
-
-def test_a_breach_that_ends_can_be_told_again() -> None:
-    suspicions = Suspicions()
-    breach = verdict([Use(GPU, 1, 5 * GIB)])
-    for _ in range(2):
-        assert suspicions.confirm([]) == []
-        assert suspicions.current == ()
-        for _ in range(CONFIRMED_AFTER - 1):
-            assert suspicions.confirm(breach) == []
-        assert suspicions.confirm(breach) == breach
-
-
-def test_amounts_may_differ_from_look_to_look() -> None:
-    suspicions = Suspicions()
-    for number in range(CONFIRMED_AFTER - 1):
-        assert suspicions.confirm(verdict([Use(GPU, 1, (5 + number) * GIB)])) == []
-    assert len(suspicions.confirm(verdict([Use(GPU, 1, 9 * GIB)]))) == 1
 
 
 @settings(max_examples=100)

@@ -16,8 +16,9 @@ from deviceplugin.booking.sources import ContainerKey
 from deviceplugin.gpus.nvml import GpuProcess, Nvml, NvmlError
 from deviceplugin.tenants import watch as tenantwatch
 from deviceplugin.tenants.allowance import SPAN
-from deviceplugin.tenants.judgement import CONFIRMED_AFTER, Account, Breach, Kind
+from deviceplugin.tenants.judgement import Account, Breach, Kind
 from deviceplugin.tenants.procfs import ProcessView, ProcFs, Status
+from deviceplugin.tenants.suspicions import CONFIRMED_AFTER, LOOKS
 from deviceplugin.tenants.watch import TenantWatch
 from shim import limits, usage
 
@@ -109,7 +110,9 @@ class Scene:
         limits.update(self.limits, limits.Limits((limits.DeviceLimits(GPU, cap_bytes),)))
 
     def watch(
-        self, is_excused: Callable[[ContainerAllocation], bool] = lambda _: False
+        self,
+        is_excused: Callable[[ContainerAllocation], bool] = lambda _: False,
+        end: Callable[[Breach], None] = lambda _: None,
     ) -> TenantWatch:
         return TenantWatch(
             cast("Nvml", self.driver),
@@ -119,6 +122,7 @@ class Scene:
             report=self.told.append,
             proc=self.folder / "proc",
             is_excused=is_excused,
+            end=end,
         )
 
     def look_often(self, watch: TenantWatch | None = None) -> set[Kind]:
@@ -331,6 +335,41 @@ def test_who_takes_long_to_read_about_is_judged_and_keeps_nobody_waiting(
         watch.look()
         clock.at_s += tenantwatch.LOOK_S
         assert clock.at_s - began_s <= 5
+
+
+def test_processes_that_last_two_looks_each_do_not_hide_what_their_container_does(
+    scene: Scene,
+) -> None:
+    watch, process = scene.watch(), scene.folder / "proc" / str(PID)
+    (process / "maps").write_text("")
+    for number in range(LOOKS):
+        process = process.rename(process.with_name(str(5000 + number // 2)))
+        scene.driver.listed = [5000 + number // 2]
+        watch.look()
+    assert {each.kind for each in scene.told} == {Kind.SHIM_MISSING, Kind.NOT_BOOKED}
+
+
+def test_who_returns_what_it_took_between_looks_is_told_but_not_ended(scene: Scene) -> None:
+    ended: list[Breach] = []
+    watch = scene.watch(end=ended.append)
+    for number in range(3 * LOOKS):
+        scene.driver.used_bytes = 0 if number % 3 == 2 else 40 * GIB
+        watch.look()
+    assert Kind.OVER_CAP in {each.kind for each in scene.told}
+    assert ended == []
+    scene.driver.used_bytes = 40 * GIB
+    for _ in range(CONFIRMED_AFTER):
+        watch.look()
+    assert Kind.OVER_CAP in {each.kind for each in ended}
+
+
+def test_a_gpu_that_does_not_answer_in_one_look_hides_nothing(scene: Scene) -> None:
+    watch = scene.watch()
+    scene.driver.used_bytes = 40 * GIB
+    for number in range(2 * CONFIRMED_AFTER):
+        scene.driver.error = NvmlError("GPU", "busy", 15) if number % 2 else None
+        watch.look()
+    assert Kind.OVER_CAP in {each.kind for each in scene.told}
 
 
 def test_memory_that_was_freed_while_we_looked_is_explained(

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from deviceplugin.gpus.condition import QUIET_S
 from deviceplugin.gpus.xids import XIDS, Meaning
-from deviceplugin.tenants.judgement import CONFIRMED_AFTER, SLACK_BYTES, Kind
+from deviceplugin.tenants.judgement import SLACK_BYTES, Kind
+from deviceplugin.tenants.suspicions import CONFIRMED_AFTER, LOOKS
 from deviceplugin.tenants.watch import LOOK_S
 
 PAGE = (Path(__file__).parents[3] / "docs" / "watching.md").read_text()
@@ -35,4 +36,7 @@ def test_every_kind_of_breach_is_explained() -> None:
 def test_its_numbers_are_the_codes() -> None:
     assert f"in the last {QUIET_S:g} seconds" in PAGE
     assert f"{SLACK_BYTES >> 20} MiB for every process" in PAGE
-    assert (LOOK_S, CONFIRMED_AFTER) == (1.0, 3), "once a second, in three looks in a row"
+    assert LOOK_S == 1.0
+    assert "Once a second the agent asks NVML" in PAGE
+    assert (CONFIRMED_AFTER, LOOKS) == (3, 5)
+    assert "in three of the last five looks" in PAGE
