@@ -186,7 +186,7 @@ def judge(
     for use in uses:
         owner, process = owners.get(use.pid), processes.get(use.pid)
         if owner is None or use.gpu not in owner.caps:
-            if process is not None and process.pod_uid:
+            if process is not None and process.pod_uid and not process.is_ending:
                 strangers[process.pod_uid, use.gpu].append(use)
             continue
         if owner.caps[use.gpu] is None:
@@ -218,7 +218,9 @@ def judge(
 
 
 def _is_without(process: ProcessView | None, shims: frozenset[int]) -> bool:
-    return process is not None and process.maps_are_known and not process.shims & shims
+    if process is None or process.is_ending or not process.maps_are_known:
+        return False
+    return not process.shims & shims
 
 
 def _over_cap(tenant: Tenant, gpu: str, used_bytes: int, cap_bytes: int) -> Breach:

@@ -29,7 +29,8 @@ MOST_S = 0.2
 _BATCH_BYTES = 64 << 10
 
 MOST_THREADS = 1000
-"""Of how many threads one that lives is looked for, when the first has ended."""
+"""Of how many threads one that lives is looked for, when the first has ended. Ended threads vanish
+by themselves, unless somebody has them pile up; then we take it that one lives."""
 
 _PF_EXITING = 0x4
 _log = logging.getLogger(__name__)
@@ -78,6 +79,8 @@ class ProcessView:
     mounts: tuple[Mount, ...] = ()
     maps_are_known: bool = True
     """Whether what it has mapped could be seen at all; nobody is accused of what could not."""
+    is_ending: bool = False
+    """It runs no program any more; what it holds still counts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +89,9 @@ class Status:
     """Another one when a pid has a new owner, or its owner executes another program."""
     folder: str
     """Where to read about it: of a thread that lives, if the first one has ended."""
+    is_ending: bool = False
+    """No thread of it lives any more. It holds its GPU until the driver has let go of everything,
+    and by then it has no memory of its own left to be looked at."""
 
 
 def file_id(path: Path) -> FileId:
@@ -108,14 +114,17 @@ class ProcFs:
             return None
         # Fields 22, and 26 to 28: when it started, and where its code and its stack are.
         started, begin = fields[19:20], fields
-        if _is_ending(fields):
+        is_ending = _is_ending(fields)
+        if is_ending:
             # Of a process that goes on without its first thread, only the others tell anything.
-            for thread in self._threads(pid):
+            threads = list(self._threads(pid))
+            is_ending = len(threads) < MOST_THREADS
+            for thread in threads:
                 some = _stat(thread)
                 if some is not None and not _is_ending(some):
-                    folder, begin = thread, some
+                    folder, begin, is_ending = thread, some, False
                     break
-        return Status((*started, *begin[23:26]), folder)
+        return Status((*started, *begin[23:26]), folder, is_ending)
 
     def owner(self, pid: int, status: Status) -> ProcessView | None:
         """What costs little and always can be read: whose it is. None when it is gone."""

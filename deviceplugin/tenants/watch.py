@@ -21,9 +21,10 @@ from deviceplugin.tenants.judgement import (
     judge,
     used_by,
 )
-from deviceplugin.tenants.procfs import ProcessView, ProcFs, Status, file_id
+from deviceplugin.tenants.procfs import ProcFs, file_id
 from deviceplugin.tenants.rest import Rest
 from deviceplugin.tenants.suspicions import Suspicions
+from deviceplugin.tenants.views import VIEW_S, Views
 from shim import limits, usage
 from shim.limits import LimitsError
 from shim.usage import UsageError
@@ -33,31 +34,7 @@ __all__ = ["LOOK_S", "TenantWatch"]
 LOOK_S = 1.0
 """With one look of rest and three for certainty, a breach is told within five seconds."""
 
-VIEW_S = 60.0
-"""How long what /proc said of a program is believed; it may unload the shim meanwhile."""
-
-REST_FOR = 50.0
-"""So many times as long as reading about a process took, it is not read about again: who makes that
-take long must not keep us busy."""
-
-READING_S = 0.5
-"""How long one look may read about processes."""
-
 _log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Seen:
-    program: tuple[bytes, ...]
-    at_s: float
-    view: ProcessView
-    cost_s: float = 0.0
-
-    def is_stale(self, now_s: float) -> bool:
-        """What exculpates is believed for a while; what incriminates is looked at again, the later
-        the longer that takes."""
-        exculpates = self.view.shims and self.view.usages
-        return now_s - self.at_s > (VIEW_S if exculpates else min(VIEW_S, REST_FOR * self.cost_s))
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +75,7 @@ class TenantWatch(threading.Thread):
         self._report = report
         self._is_excused = is_excused
         self._end = end
-        self._proc = ProcFs(proc)
-        self._views: dict[int, _Seen] = {}
+        self._views = Views(ProcFs(proc))
         self._known: dict[str, _Known] = {}
         self._suspects: list[ContainerAllocation] = []
         self._suspicions = Suspicions()
@@ -130,11 +106,11 @@ class TenantWatch(threading.Thread):
         # still explains what NVML has seen.
         before = {each.id: _account(each) for each in self._suspects}
         listed, silent = self._uses()
-        self._forget_all_but({use.pid for use in listed})
+        self._views.forget_all_but({use.pid for use in listed})
         uses = self._rest.awake(listed)
         allocations = {each.id: each for each in self._allocations()}
         tenants = self._tenants_of(allocations)
-        processes = self._processes({use.pid for use in uses})
+        processes = self._views.of({use.pid for use in uses})
         owners = attribute(processes, tenants.values())
         # Only those who use a GPU have their files read: others may be many.
         busy = {
@@ -217,45 +193,6 @@ class TenantWatch(threading.Thread):
             uses += [Use(uuid, process.pid, process.used_bytes) for process in listed]
         return uses, silent
 
-    def _processes(self, pids: Iterable[int]) -> Mapping[int, ProcessView]:
-        now_s = time.monotonic()
-        found: dict[int, ProcessView] = {}
-        stale: dict[int, tuple[ProcessView, Status]] = {}
-        for pid in pids:
-            status = self._proc.status(pid)
-            if status is None:
-                continue  # it has ended
-            known = self._views.get(pid)
-            is_same = known is not None and known.program == status.program
-            if known is not None and is_same:
-                found[pid] = known.view
-            if known is None or not is_same or known.is_stale(now_s):
-                owner = self._proc.owner(pid, status)
-                if owner is not None:
-                    found.setdefault(pid, owner)
-                    stale[pid] = owner, status
-        # One tenant's processes may be many and long to read; others have theirs read meanwhile.
-        for pid in in_turns({pid: owner for pid, (owner, _) in stale.items()}, self._read_at_s):
-            if time.monotonic() - now_s > READING_S:
-                break
-            found[pid] = self._read(*stale[pid])
-        return found
-
-    def _read_at_s(self, pid: int) -> float:
-        known = self._views.get(pid)
-        return known.at_s if known is not None else 0.0
-
-    def _read(self, owner: ProcessView, status: Status) -> ProcessView:
-        begin_s = time.monotonic()
-        view = self._proc.view(owner, status)
-        end_s = time.monotonic()
-        self._views[owner.pid] = _Seen(status.program, end_s, view, end_s - begin_s)
-        return view
-
-    def _forget_all_but(self, pids: Collection[int]) -> None:
-        for pid in self._views.keys() - pids:
-            del self._views[pid]
-
     def _inodes(self) -> frozenset[int]:
         inodes = set()
         for path in self._shims():
@@ -264,17 +201,6 @@ class TenantWatch(threading.Thread):
             except OSError:
                 continue  # an old version that was just removed
         return frozenset(inodes)
-
-
-def in_turns(processes: Mapping[int, ProcessView], read_at_s: Callable[[int], float]) -> list[int]:
-    """One process of each pod, then a second one of each; first the one that has waited longest."""
-    before: Counter[str] = Counter()
-    turns = []
-    for pid in sorted(processes, key=read_at_s):
-        pod_uid = processes[pid].pod_uid
-        turns.append((before[pod_uid], pid))
-        before[pod_uid] += 1
-    return [pid for _, pid in sorted(turns, key=lambda turn: turn[0])]
 
 
 def _tenant(allocation: ContainerAllocation, has_shim: bool) -> Tenant:

@@ -154,6 +154,11 @@ def test_a_process_that_goes_on_without_its_first_thread_is_seen_through_the_oth
             owner = proc.owner(child.pid, status)
             assert owner is not None
             assert proc.view(owner, status).maps_are_known
+            assert not status.is_ending
+            child.kill()
+            # It is not waited for, so it stays.
+            while not (status := proc.status(child.pid)) or not status.is_ending:
+                os.sched_yield()
         finally:
             child.kill()
 

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -17,7 +18,7 @@ from deviceplugin.gpus.nvml import GpuProcess, Nvml, NvmlError
 from deviceplugin.tenants import watch as tenantwatch
 from deviceplugin.tenants.allowance import SPAN
 from deviceplugin.tenants.judgement import Account, Breach, Kind
-from deviceplugin.tenants.procfs import ProcessView, ProcFs, Status
+from deviceplugin.tenants.procfs import MOST_THREADS, ProcessView, ProcFs, Status
 from deviceplugin.tenants.suspicions import CONFIRMED_AFTER, LOOKS
 from deviceplugin.tenants.watch import TenantWatch
 from shim import limits, usage
@@ -296,6 +297,35 @@ def test_who_ends_its_first_thread_is_held_to_its_cap_and_the_shim(scene: Scene)
     assert scene.look_often() == {Kind.OVER_CAP, Kind.NOT_BOOKED, Kind.SHIM_MISSING}
 
 
+def test_who_was_killed_is_not_taken_for_one_without_the_shim(scene: Scene) -> None:
+    """While the driver frees, the process is there, has nothing mapped, and holds its memory."""
+    process = scene.folder / "proc" / str(PID)
+    scene.driver.used_bytes = 0
+    watch = scene.watch()
+    assert scene.look_often(watch) == set()
+    for name in ("maps", "mountinfo"):
+        (process / name).write_text("")
+    (process / "stat").write_text(f"{PID} (x) D {'0 ' * 5}4 {'0 ' * 12}7 0\n")
+    assert scene.look_often(watch) == set()
+    assert scene.look_often() == set(), "nor by an agent that has just started"
+    scene.driver.used_bytes = 40 * GIB
+    assert scene.look_often(watch) == {Kind.OVER_CAP, Kind.NOT_BOOKED}
+
+
+def test_no_number_of_ended_threads_makes_a_process_one_that_is_ending(
+    scene: Scene,
+) -> None:
+    """Traced threads that nobody waits for pile up, and could hide the one that lives."""
+    process = scene.folder / "proc" / str(PID)
+    (process / "maps").write_text("")
+    (process / "stat").write_text(f"{PID} (x) Z {'0 ' * 5}4 {'0 ' * 12}7 0\n")
+    for number in range(MOST_THREADS):
+        thread = process / "task" / str(9000 + number)
+        thread.mkdir(parents=True)
+        (thread / "stat").write_text(f"{9000 + number} (x) Z {'0 ' * 5}4 {'0 ' * 12}7 0\n")
+    assert Kind.SHIM_MISSING in scene.look_often()
+
+
 def test_whose_memory_maps_are_hidden_from_us_is_held_to_its_cap(scene: Scene) -> None:
     process = scene.folder / "proc" / str(PID)
     for name in ("maps", "mountinfo"):
@@ -311,7 +341,7 @@ def test_who_takes_long_to_read_about_is_judged_and_keeps_nobody_waiting(
     """Many processes of one tenant, none of them with the shim, and one of another."""
     slow, other_uid = range(5000, 5200), "0a1b2c3d-1111-2222-3333-444455557777"
     clock = Clock()
-    monkeypatch.setattr(tenantwatch.time, "monotonic", clock.now_s)
+    monkeypatch.setattr(time, "monotonic", clock.now_s)
     for pid in slow:
         folder = scene.folder / "proc" / str(pid)
         folder.mkdir()
