@@ -19,6 +19,7 @@ from deviceplugin.gpus.hardware import Hardware
 from deviceplugin.gpus.health import HealthWatch
 from deviceplugin.gpus.inventory import Choice
 from deviceplugin.gpus.nvml import Nvml
+from deviceplugin.gpus.others import was_given
 from deviceplugin.gpus.picture import Picture
 from deviceplugin.kubelet.link import KubeletLink
 from deviceplugin.kubelet.podresources import BACKGROUND_TIMEOUT_S, PodResourcesError
@@ -119,6 +120,9 @@ class Agent:
             lambda: (settings.state_dir / "lib").glob("*.so"),
             reports.report,
             is_excused=self._is_excused,
+            was_given=lambda gpu, pod_uid: was_given(
+                gpu, self._kubelet.held_in(pod_uid), self._picture.rivals
+            ),
             end=reports.end,
         )
         sampler = Sampler(

@@ -11,7 +11,7 @@ from msgspec import field
 
 from deviceplugin.booking.sources import Holder, SameIds
 
-__all__ = ["FILE_NAME", "CheckpointError", "Reader", "holders_of"]
+__all__ = ["FILE_NAME", "CheckpointError", "Reader", "holders_in", "holders_of"]
 
 FILE_NAME = "kubelet_internal_checkpoint"
 """In the device-plugins folder."""
@@ -91,6 +91,16 @@ def holders_of(path: Path, device_id: str) -> list[Holder]:
             Holder(each.pod_uid, each.container, each.resource, _ids(each.ids))
             for each in entries
             if (each.pod_uid, each.container) in found
+        ]
+
+
+def holders_in(path: Path, pod_uid: str) -> list[Holder]:
+    """What the pod's containers hold, of all plugins."""
+    with _telling(path):
+        return [
+            Holder(each.pod_uid, each.container, each.resource, _ids(each.ids))
+            for each in _entries(path)
+            if each.pod_uid == pod_uid
         ]
 
 

@@ -5,10 +5,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from deviceplugin.booking.ids import RESOURCES
+from deviceplugin.booking.sources import Holder
 from deviceplugin.gpus.hardware import Hardware
 from deviceplugin.gpus.inventory import Choice
 
-__all__ = ["Rival", "find_rivals", "gpu_named_in", "withhold"]
+__all__ = ["Rival", "find_rivals", "gpu_named_in", "was_given", "withhold"]
 
 # Plugins that share a GPU add numbers to its uuid (GPU-...::3, GPU-...-3); parts of a GPU in MIG
 # mode used to be called MIG-GPU-.../1/0.
@@ -42,6 +43,19 @@ def gpu_named_in(device_id: str) -> str | None:
     """The uuid inside another plugin's device id."""
     match = _UUID.search(device_id)
     return "GPU-" + match[0][4:].lower() if match is not None else None
+
+
+def was_given(gpu: str, held: Iterable[Holder] | None, rivals: Iterable[Rival]) -> bool | None:
+    """Whether a pod that holds this has the GPU through another plugin. None when nobody knows:
+    what it holds is not known, and another plugin does hand out the GPU."""
+    if held is None:
+        return None if any(gpu in rival.uuids for rival in rivals) else False
+    return any(
+        gpu == gpu_named_in(each)
+        for holder in held
+        if holder.resource not in RESOURCES
+        for each in holder.ids
+    )
 
 
 def find_rivals(advertised: Mapping[str, Iterable[str]], hardware: Hardware) -> tuple[Rival, ...]:

@@ -75,6 +75,10 @@ class KubeletLink:
             self._pods.is_gone,
         )
 
+    def held_in(self, pod_uid: str) -> list[Holder] | None:
+        """What a pod has of all plugins; None when the kubelet's records cannot be read."""
+        return self._told(lambda: checkpoint.holders_in(self._checkpoint_file, pod_uid))
+
     def _read_checkpoint(self) -> list[Holder] | None:
         self.traffic.give_way()
         return self._told(self._checkpoint.read)

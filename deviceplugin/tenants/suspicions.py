@@ -59,6 +59,10 @@ class Suspicions:
         )
         return told, certain
 
+    def doubt(self, breach: Breach) -> None:
+        """Begins anew with one that was to be told, because it is not known whether it is one."""
+        del self._all[breach.identity]
+
     @property
     def suspects(self) -> frozenset[str]:
         """Tenants, and pods that are none, whom the last looks have seen in a breach."""

@@ -15,6 +15,7 @@ from deviceplugin.tenants.judgement import (
     FOLDER_NAMES,
     Account,
     Breach,
+    Kind,
     Tenant,
     Use,
     attribute,
@@ -60,10 +61,12 @@ class TenantWatch(threading.Thread):
         report: Callable[[Breach], None],
         proc: Path = Path("/proc"),
         is_excused: Callable[[ContainerAllocation], bool] = lambda _: False,
+        was_given: Callable[[str, str], bool | None] = lambda _gpu, _pod_uid: False,
         end: Callable[[Breach], None] = lambda _: None,
     ) -> None:
         """`gpus` are uuids, `shims` all versions of the library that containers may have loaded.
 
+        `was_given` tells whether a pod has a GPU through another plugin, None if nobody knows.
         `end` is told once of every breach that was there in several looks without a pause.
         `is_excused` tells containers that were not given the shim, because their pod asked so.
         """
@@ -74,6 +77,7 @@ class TenantWatch(threading.Thread):
         self._shims = shims
         self._report = report
         self._is_excused = is_excused
+        self._was_given = was_given
         self._end = end
         self._views = Views(ProcFs(proc))
         self._known: dict[str, _Known] = {}
@@ -134,6 +138,13 @@ class TenantWatch(threading.Thread):
             if allocations[name].memory_usage is not None
         ]
         for breach in told:
+            if breach.kind is Kind.NOT_ALLOCATED:
+                # Asked only now: the kubelet's records are long, and right before a pod starts.
+                given = self._was_given(breach.gpu, breach.pod_uid)
+                if given is None:
+                    self._suspicions.doubt(breach)
+                if given is not False:
+                    continue
             _log.warning("%s", breach.text)
             self._report(breach)
         for breach in certain:

@@ -134,3 +134,13 @@ def test_garbage_is_refused_with_the_files_name(file: Path, content: bytes) -> N
 def test_an_unreadable_checkpoint_is_an_error_and_not_an_empty_one(tmp_path: Path) -> None:
     with pytest.raises(checkpoint.CheckpointError):
         checkpoint.Reader(tmp_path).read()
+
+
+def test_what_one_pod_holds_is_told_of_all_plugins(file: Path) -> None:
+    other = {**_entry(["GPU-1::3"]), "ResourceName": "nvidia.com/gpu"}
+    file.write_bytes(_content(_entry(["one"]), other, {**other, "PodUID": "another"}))
+    assert checkpoint.holders_in(file, "u") == [
+        Holder("u", "c", MEMORY, frozenset({"one"})),
+        Holder("u", "c", "nvidia.com/gpu", frozenset({"GPU-1::3"})),
+    ]
+    assert checkpoint.holders_in(file, "nobody") == []

@@ -3,9 +3,10 @@
 import pytest
 
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
+from deviceplugin.booking.sources import Holder
 from deviceplugin.gpus.hardware import Gpu, Hardware
 from deviceplugin.gpus.inventory import Choice
-from deviceplugin.gpus.others import Rival, find_rivals, gpu_named_in, withhold
+from deviceplugin.gpus.others import Rival, find_rivals, gpu_named_in, was_given, withhold
 
 A, B, C = (f"GPU-{digit * 8}-0000-0000-0000-000000000000" for digit in "abc")
 NODE = Hardware(tuple(Gpu(uuid, index, "L4", 1 << 34) for index, uuid in enumerate((A, B, C))))
@@ -61,3 +62,21 @@ def test_a_broken_gpu_keeps_its_own_reason() -> None:
 
 def test_without_rivals_nothing_changes() -> None:
     assert withhold(NODE, (), Choice()) == NODE
+
+
+def held(resource: str, *device_ids: str) -> Holder:
+    return Holder("uid-1", "main", resource, frozenset(device_ids))
+
+
+def test_what_a_pod_has_through_another_plugin_was_given_to_it() -> None:
+    assert was_given(A, [held(NVIDIA, f"{A}::3")], ())
+    assert was_given(A, [held("example.com/nic", "eth0"), held(NVIDIA, B, A)], ())
+    assert was_given(A, [held(NVIDIA, B)], ()) is False
+    assert was_given(A, [held(MEMORY_RESOURCE, f"m-{A}-0")], ()) is False, "our own books tell that"
+    assert was_given(A, [], ()) is False
+
+
+def test_while_nobody_can_tell_only_gpus_without_a_rival_are_certainly_not_given() -> None:
+    rivals = [Rival(NVIDIA, frozenset({A}))]
+    assert was_given(A, None, rivals) is None
+    assert was_given(B, None, rivals) is False

@@ -59,6 +59,7 @@ class Scene:
     driver: Driver = field(default_factory=Driver)
     told: list[Breach] = field(default_factory=list)
     fell_from_bytes: int = 0
+    allocations: list[ContainerAllocation] | None = None
 
     def __post_init__(self) -> None:
         process = self.folder / "proc" / str(PID)
@@ -114,16 +115,20 @@ class Scene:
         self,
         is_excused: Callable[[ContainerAllocation], bool] = lambda _: False,
         end: Callable[[Breach], None] = lambda _: None,
+        was_given: Callable[[str, str], bool | None] = lambda _gpu, _pod_uid: False,
     ) -> TenantWatch:
         return TenantWatch(
             cast("Nvml", self.driver),
             gpus=lambda: [GPU],
-            allocations=lambda: [self.allocation()],
+            allocations=lambda: (
+                [self.allocation()] if self.allocations is None else self.allocations
+            ),
             shims=lambda: [self.shim, self.folder / "an-old-one.so"],
             report=self.told.append,
             proc=self.folder / "proc",
             is_excused=is_excused,
             end=end,
+            was_given=was_given,
         )
 
     def look_often(self, watch: TenantWatch | None = None) -> set[Kind]:
@@ -400,6 +405,26 @@ def test_a_gpu_that_does_not_answer_in_one_look_hides_nothing(scene: Scene) -> N
         scene.driver.error = NvmlError("GPU", "busy", 15) if number % 2 else None
         watch.look()
     assert Kind.OVER_CAP in {each.kind for each in scene.told}
+
+
+def test_who_has_the_gpu_through_another_plugin_is_left_alone(scene: Scene) -> None:
+    asked: list[tuple[str, str]] = []
+    answers: list[bool | None] = [None, None, True]
+
+    def was_given(gpu: str, pod_uid: str) -> bool | None:
+        asked.append((gpu, pod_uid))
+        return answers[len(asked) - 1]
+
+    scene.allocations = []
+    watch = scene.watch(was_given=was_given)
+    for _ in range(6 * CONFIRMED_AFTER):
+        watch.look()
+    assert scene.told == []
+    assert asked == [(GPU, UID)] * 3, "until it is known, and then no more"
+    answers[:] = [False]
+    asked.clear()
+    watch = scene.watch(was_given=was_given)
+    assert scene.look_often(watch) == {Kind.NOT_ALLOCATED}
 
 
 def test_memory_that_was_freed_while_we_looked_is_explained(
