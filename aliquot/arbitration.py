@@ -32,6 +32,9 @@ LOOK_AGAIN_S = 0.02
 SOON_S = 0.002
 """The least time between two looks."""
 
+STOP_S = 5.0
+"""How long stopping waits for the driver; a thread that hangs in it ends with the process."""
+
 _log = logging.getLogger(__name__)
 
 
@@ -70,7 +73,7 @@ class Arbitration(threading.Thread):
     def stop(self) -> None:
         """Ends leading; grants lapse by themselves, or another leader renews them."""
         self._stopping.set()
-        self.join()
+        self.join(STOP_S)
 
     def run(self) -> None:
         leadership = Leadership(self._lock)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from deviceplugin.booking.allocator import ContainerAllocation
-from deviceplugin.gpus.nvml import Nvml, NvmlError
+from deviceplugin.gpus.nvml import Nvml
 from deviceplugin.tenants.allowance import Allowances, Key
 from deviceplugin.tenants.judgement import (
     FOLDER_NAMES,
@@ -17,11 +17,11 @@ from deviceplugin.tenants.judgement import (
     Breach,
     Kind,
     Tenant,
-    Use,
     attribute,
     judge,
     used_by,
 )
+from deviceplugin.tenants.listing import Listings
 from deviceplugin.tenants.procfs import ProcFs, file_id
 from deviceplugin.tenants.rest import Rest
 from deviceplugin.tenants.suspicions import Suspicions
@@ -34,6 +34,9 @@ __all__ = ["LOOK_S", "TenantWatch"]
 
 LOOK_S = 1.0
 """With one look of rest and three for certainty, a breach is told within five seconds."""
+
+STOP_S = 5.0
+"""How long stopping waits; a look that hangs ends with the process."""
 
 _log = logging.getLogger(__name__)
 
@@ -71,7 +74,7 @@ class TenantWatch(threading.Thread):
         `is_excused` tells containers that were not given the shim, because their pod asked so.
         """
         super().__init__(name="tenants", daemon=True)
-        self._nvml = nvml
+        self._listings = Listings(nvml.processes)
         self._gpus = gpus
         self._allocations = allocations
         self._shims = shims
@@ -90,7 +93,7 @@ class TenantWatch(threading.Thread):
     def stop(self) -> None:
         self._stopping.set()
         if self.is_alive():
-            self.join()
+            self.join(STOP_S)
 
     @property
     def breaches(self) -> tuple[Breach, ...]:
@@ -109,7 +112,7 @@ class TenantWatch(threading.Thread):
         # Whoever seemed to have too much is read before and after NVML: what was freed in between
         # still explains what NVML has seen.
         before = {each.id: _account(each) for each in self._suspects}
-        listed, silent = self._uses()
+        listed, silent = self._listings.now(self._gpus())
         self._views.forget_all_but({use.pid for use in listed})
         uses = self._rest.awake(listed)
         allocations = {each.id: each for each in self._allocations()}
@@ -190,19 +193,6 @@ class TenantWatch(threading.Thread):
             known[name] = before
         self._known = known
         return {name: each.tenant for name, each in known.items()}
-
-    def _uses(self) -> tuple[list[Use], set[str]]:
-        """And of which GPUs nothing is known now."""
-        uses, silent = [], set()
-        for uuid in self._gpus():
-            try:
-                listed = self._nvml.processes(uuid)
-            except NvmlError as error:
-                _log.debug("no processes: %s", error)  # health tells of GPUs that do not answer
-                silent.add(uuid)
-                continue
-            uses += [Use(uuid, process.pid, process.used_bytes) for process in listed]
-        return uses, silent
 
     def _inodes(self) -> frozenset[int]:
         inodes = set()

@@ -4,12 +4,14 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from aliquot import arbitration
 from aliquot.arbitration import Arbitration, Member
 from shim import limits, usage
 from shim.arbiter import GRANT_LIFETIME_NS
@@ -128,3 +130,23 @@ def test_an_idle_container_is_granted_its_share(tmp_path: Path, member: Member) 
     await_that(lambda: deadline_of(member) > 0)
     arbitration.stop()
     assert limits.read(member.limits, Kind.COMPUTE).devices[0].grant == 3000
+
+
+def test_stopping_waits_for_no_driver_that_hangs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(arbitration, "STOP_S", 0.01)
+    hanging, hangs = threading.Event(), threading.Event()
+
+    def members() -> list[Member]:
+        hangs.set()
+        hanging.wait()
+        return []
+
+    thread = Arbitration(tmp_path / "lock", members)
+    thread.start()
+    assert hangs.wait(DEADLINE_S)
+    thread.stop()
+    assert thread.is_alive(), "it hangs, and ends with the process"
+    hanging.set()
+    thread.join()

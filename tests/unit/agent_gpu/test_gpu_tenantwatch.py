@@ -60,6 +60,7 @@ class Scene:
     told: list[Breach] = field(default_factory=list)
     fell_from_bytes: int = 0
     allocations: list[ContainerAllocation] | None = None
+    gpus: list[str] = field(default_factory=lambda: [GPU])
 
     def __post_init__(self) -> None:
         process = self.folder / "proc" / str(PID)
@@ -119,7 +120,7 @@ class Scene:
     ) -> TenantWatch:
         return TenantWatch(
             cast("Nvml", self.driver),
-            gpus=lambda: [GPU],
+            gpus=lambda: self.gpus,
             allocations=lambda: (
                 [self.allocation()] if self.allocations is None else self.allocations
             ),
@@ -274,6 +275,66 @@ def test_a_process_is_known_by_the_mounts_of_its_container(scene: Scene) -> None
 def test_a_gpu_that_does_not_answer_accuses_nobody(scene: Scene) -> None:
     scene.driver.error = NvmlError("GPU", "GPU is lost", 15)
     assert scene.look_often() == set()
+
+
+def test_while_one_gpu_hangs_the_others_are_watched(scene: Scene) -> None:
+    hanging, asked = threading.Event(), []
+
+    def processes(uuid: str) -> list[GpuProcess]:
+        asked.append(uuid)
+        if uuid != GPU:
+            hanging.wait()
+        return [GpuProcess(PID, 40 * GIB)]
+
+    scene.driver.processes = processes  # type: ignore[method-assign]
+    scene.gpus = ["GPU-hangs", GPU]
+    try:
+        assert Kind.OVER_CAP in scene.look_often()
+        assert asked.count("GPU-hangs") == 1, "and it is not asked again and again"
+    finally:
+        hanging.set()
+
+
+def test_a_gpu_that_answers_again_is_asked_again(scene: Scene) -> None:
+    hanging = threading.Event()
+    answers = iter([hanging.wait] + [bool] * 100)
+
+    def processes(_: str) -> list[GpuProcess]:
+        next(answers)()
+        return [GpuProcess(PID, 40 * GIB)]
+
+    scene.driver.processes = processes  # type: ignore[method-assign]
+    watch = scene.watch()
+    watch.look()
+    assert scene.look_often(watch) == set()
+    before = threading.enumerate()
+    hanging.set()
+    for thread in before:
+        if thread.name == f"tenants of {GPU}":
+            thread.join()
+    assert Kind.OVER_CAP in scene.look_often(watch)
+
+
+def test_stopping_waits_for_no_driver_that_hangs(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tenantwatch, "LOOK_S", 0.001)
+    monkeypatch.setattr(tenantwatch, "STOP_S", 0.01)
+    hanging, hangs = threading.Event(), threading.Event()
+
+    def report(_: Breach) -> None:
+        hangs.set()
+        hanging.wait()
+
+    scene.driver.used_bytes = 40 * GIB
+    watch = scene.watch()
+    watch._report = report
+    watch.start()
+    assert hangs.wait(60)
+    watch.stop()
+    assert watch.is_alive(), "it hangs, and ends with the process"
+    hanging.set()
+    watch.join()
 
 
 def test_limits_that_cannot_be_read_accuse_nobody(scene: Scene) -> None:
