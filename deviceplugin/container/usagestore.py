@@ -2,12 +2,14 @@
 
 import contextlib
 import ctypes
+import errno
 import os
-import shutil
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
+from secrets import token_hex
 
 from shim import usage
 from shim.limits import Kind
@@ -17,6 +19,10 @@ __all__ = ["Mounter", "SystemMounter", "UsageStore", "create", "ensure", "refres
 TMPFS_OPTIONS = "size=64k,nr_inodes=8,mode=0755"
 _MS_NOSUID, _MS_NODEV, _MS_NOEXEC = 2, 4, 8
 _MNT_DETACH = 2
+
+REMOVING_S = 2.0
+"""How long a folder that a tenant has filled may keep others waiting; the next time goes on."""
+_AS_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class UsageStore(Enum):
@@ -95,4 +101,47 @@ def remove(folder: Path, mounter: Mounter) -> None:
     while mounter.is_mounted(folder):
         mounter.unmount(folder)
     with contextlib.suppress(FileNotFoundError):
-        shutil.rmtree(folder)
+        _remove_tree(folder)
+
+
+def _remove_tree(folder: Path) -> None:
+    """However deep it is, and whatever its owner still does there: folders in folders are moved up
+    before they are looked into, so that nothing recurses, no path grows and no link is followed."""
+    until_s = time.monotonic() + REMOVING_S
+    top = os.open(folder, _AS_FOLDER)
+    try:
+        while _empty_one_level(top):
+            if time.monotonic() > until_s:
+                raise OSError(errno.ETIMEDOUT, "there is too much in it", str(folder))
+    finally:
+        os.close(top)
+    folder.rmdir()
+
+
+def _empty_one_level(top: int) -> bool:
+    """Whether there is more."""
+    folders = []
+    with os.scandir(top) as entries:
+        for each in entries:
+            if each.is_dir(follow_symlinks=False):
+                folders.append(each.name)
+            else:
+                os.unlink(each.name, dir_fd=top)
+    for name in folders:
+        inner = os.open(name, _AS_FOLDER, dir_fd=top)
+        try:
+            with os.scandir(inner) as entries:
+                for each in entries:
+                    if each.is_dir(follow_symlinks=False):
+                        os.rename(each.name, token_hex(), src_dir_fd=inner, dst_dir_fd=top)
+                    else:
+                        os.unlink(each.name, dir_fd=inner)
+        finally:
+            os.close(inner)
+        try:
+            os.rmdir(name, dir_fd=top)
+        except OSError as error:
+            # A listing may pass over what is there while it changes; the next one finds it.
+            if error.errno != errno.ENOTEMPTY:
+                raise
+    return bool(folders)

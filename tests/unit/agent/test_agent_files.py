@@ -305,6 +305,50 @@ def test_files_of_ended_containers_are_taken_away_when_nobody_waits_for_it(node:
         assert mount.host.exists()
 
 
+def nest(folder: Path, depth: int) -> None:
+    """Folders in each other, with a file and a link in each; too deep to be named by a path."""
+    here = os.open(folder, os.O_RDONLY)
+    for _ in range(depth):
+        os.close(os.open("file", os.O_CREAT, dir_fd=here))
+        os.symlink("/", "link", dir_fd=here)
+        os.mkdir("folder", dir_fd=here)
+        inner = os.open("folder", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = inner
+    os.close(here)
+
+
+def test_nothing_that_a_tenant_leaves_keeps_the_files_of_others(tmp_path: Path) -> None:
+    node = Node(tmp_path, gpu(0))
+    files = node.files
+    precious = tmp_path / "precious"
+    precious.mkdir()
+    (precious / "file").touch()
+    for name in ("deep-1", "linked-2", "plain-3"):
+        (files.root / "ended" / name / "usage").mkdir(parents=True)
+    nest(files.root / "ended" / "deep-1" / "usage", 3000)
+    (files.root / "ended" / "linked-2" / "usage" / "link").symlink_to(precious)
+    files.clear()
+    assert list((files.root / "ended").iterdir()) == []
+    assert (precious / "file").exists()
+
+
+def test_what_is_too_much_to_remove_at_once_is_removed_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node = Node(tmp_path, gpu(0))
+    ended = node.files.root / "ended"
+    for name in ("deep-1", "plain-2"):
+        (ended / name / "usage").mkdir(parents=True)
+    nest(ended / "deep-1" / "usage", 3)
+    monkeypatch.setattr(usagestore, "REMOVING_S", 0.0)
+    node.files.clear()
+    assert [each.name for each in ended.iterdir()] == ["deep-1"]
+    for _ in range(6):
+        node.files.clear()
+    assert list(ended.iterdir()) == []
+
+
 def test_a_folder_that_cannot_be_set_aside_is_removed_at_once(tmp_path: Path) -> None:
     mounts = Mounts()
     files = _files(tmp_path, mounts)
