@@ -11,10 +11,9 @@ from enum import Enum
 
 from aliquot.sizes import format_size
 from deviceplugin.booking.sources import ContainerKey
-from deviceplugin.tenants.procfs import FileId, ProcessView
+from deviceplugin.tenants.procfs import FileId, Mount, ProcessView
 
 __all__ = [
-    "FOLDER_NAMES",
     "SLACK_BYTES",
     "Account",
     "Breach",
@@ -29,9 +28,6 @@ __all__ = [
 
 SLACK_BYTES = 64 << 20
 """For every process: what drivers take without being asked, such as space for code and stacks."""
-
-FOLDER_NAMES = 3
-"""How many names at the end of a path tell an allocation's folder."""
 
 
 class Kind(Enum):
@@ -57,9 +53,8 @@ class Tenant:
     """Whether it was given the shim; pods may be excused from it."""
     usages: frozenset[FileId] = frozenset()
     """Its usage files."""
-    folders: frozenset[tuple[int, int, str]] = frozenset()
-    """Devices of those files, and how their folder shows in a container's mounts: by the last
-    names of its path, or by none where it is a file system of its own."""
+    folders: frozenset[Mount] = frozenset()
+    """How those files' folders show in a container's mounts."""
 
     @property
     def name(self) -> str:
@@ -115,7 +110,7 @@ def attribute(processes: Mapping[int, ProcessView], tenants: Iterable[Tenant]) -
     container follows it; else the pod decides, if it has only one container with GPUs.
     """
     by_usage: dict[FileId, Tenant] = {}
-    by_folder: dict[tuple[int, int, str], Tenant] = {}
+    by_folder: dict[Mount, Tenant] = {}
     by_pod: dict[str, list[Tenant]] = defaultdict(list)
     for tenant in tenants:
         by_usage.update(dict.fromkeys(tenant.usages, tenant))
@@ -145,18 +140,22 @@ def attribute(processes: Mapping[int, ProcessView], tenants: Iterable[Tenant]) -
 def _by_files(
     process: ProcessView,
     by_usage: Mapping[FileId, Tenant],
-    by_folder: Mapping[tuple[int, int, str], Tenant],
+    by_folder: Mapping[Mount, Tenant],
 ) -> Tenant | None:
     for usage in process.usages:
         if usage in by_usage:
             return by_usage[usage]
     for mount in process.mounts:
-        # A file system of its own is mounted at its root; a plain folder is known by its name.
-        tail = "/".join(mount.root.split("/")[-FOLDER_NAMES:]).strip("/")
-        owner = by_folder.get((mount.major, mount.minor, tail))
-        if owner is not None:
+        owner = by_folder.get(mount)
+        if owner is not None and not _is_of_another_pod(process, owner):
             return owner
     return None
+
+
+def _is_of_another_pod(process: ProcessView, tenant: Tenant) -> bool:
+    """By its cgroup, which no tenant can choose. Static pods are named by a hash there."""
+    uids = process.pod_uid, tenant.pod_uid
+    return uids[0] != uids[1] and all("-" in uid for uid in uids)
 
 
 def used_by(uses: Iterable[Use], owners: Mapping[int, Tenant]) -> Counter[tuple[str, str]]:

@@ -4,16 +4,13 @@ Seen from a pod this needs the host's processes (hostPID); without them it finds
 """
 
 import os
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
-from deviceplugin.tenants.procfs import lines_of, pod_of
+from deviceplugin.tenants.procfs import lines_of, path_in, pod_of
 
-__all__ = ["Use", "uses_of"]
-
-_ESCAPED = re.compile(rb"\\([0-7]{3})")
+__all__ = ["Line", "Use", "place_of", "uses_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +26,7 @@ class Use:
 
 
 @dataclass(frozen=True, slots=True)
-class _Line:
+class Line:
     """A line of a mountinfo."""
 
     device: str
@@ -40,7 +37,7 @@ class _Line:
 
 def uses_of(folder: Path, proc: Path = Path("/proc")) -> list[Use]:
     """Who has something below `folder` mounted; the folder itself is what agents have."""
-    here = _place(folder, proc)
+    here = place_of(folder, proc)
     if here is None:
         return []
     found = []
@@ -52,7 +49,7 @@ def uses_of(folder: Path, proc: Path = Path("/proc")) -> list[Use]:
     return found
 
 
-def _place(folder: Path, proc: Path) -> _Line | None:
+def place_of(folder: Path, proc: Path = Path("/proc")) -> Line | None:
     """Where the folder is on its file system, which is how mounts of others name it."""
     wanted = PurePosixPath(folder.resolve())
     place = None
@@ -63,10 +60,10 @@ def _place(folder: Path, proc: Path) -> _Line | None:
             place = line
     if place is None:
         return None
-    return _Line(place.device, place.root / wanted.relative_to(place.point), wanted)
+    return Line(place.device, place.root / wanted.relative_to(place.point), wanted)
 
 
-def _namespaces(proc: Path) -> Iterator[tuple[int, list[_Line]]]:
+def _namespaces(proc: Path) -> Iterator[tuple[int, list[Line]]]:
     """The mounts of every mount namespace, with one of its processes."""
     seen = set()
     for process in proc.iterdir():
@@ -81,18 +78,16 @@ def _namespaces(proc: Path) -> Iterator[tuple[int, list[_Line]]]:
             yield int(process.name), _lines(process)
 
 
-def _lines(process: Path) -> list[_Line]:
+def _lines(process: Path) -> list[Line]:
     try:
         rows = [line.split(maxsplit=5) for line in lines_of(f"{process}/mountinfo")]
     except OSError:
         return []
     return [
-        _Line(os.fsdecode(row[2]), _path(row[3]), _path(row[4])) for row in rows if len(row) > 4
+        Line(os.fsdecode(row[2]), PurePosixPath(path_in(row[3])), PurePosixPath(path_in(row[4])))
+        for row in rows
+        if len(row) > 4
     ]
-
-
-def _path(text: bytes) -> PurePosixPath:
-    return PurePosixPath(os.fsdecode(_ESCAPED.sub(lambda octal: bytes([int(octal[1], 8)]), text)))
 
 
 def _pod_uid(process: Path) -> str:

@@ -13,7 +13,17 @@ from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 
-__all__ = ["FileId", "Mount", "ProcFs", "ProcessView", "Status", "file_id", "lines_of", "pod_of"]
+__all__ = [
+    "FileId",
+    "Mount",
+    "ProcFs",
+    "ProcessView",
+    "Status",
+    "file_id",
+    "lines_of",
+    "path_in",
+    "pod_of",
+]
 
 SHIM_NAME = b"libaliquot"
 USAGE_NAME = b"usage"
@@ -32,6 +42,7 @@ MOST_THREADS = 1000
 """Of how many threads one that lives is looked for, when the first has ended. Ended threads vanish
 by themselves, unless somebody has them pile up; then we take it that one lives."""
 
+_ESCAPED = re.compile(rb"\\([0-7]{3})")
 _PF_EXITING = 0x4
 _log = logging.getLogger(__name__)
 
@@ -230,6 +241,11 @@ def _mapped(maps: Iterable[bytes]) -> tuple[frozenset[int], frozenset[FileId]]:
     return frozenset(shims), frozenset(usages)
 
 
+def path_in(mountinfo: bytes) -> str:
+    """A path as it is written there."""
+    return os.fsdecode(_ESCAPED.sub(lambda octal: bytes([int(octal[1], 8)]), mountinfo))
+
+
 def _mounts(mountinfo: Iterable[bytes]) -> tuple[Mount, ...]:
     found = []
     for line in mountinfo:
@@ -240,7 +256,7 @@ def _mounts(mountinfo: Iterable[bytes]) -> tuple[Mount, ...]:
             continue
         major, _, minor = fields[2].partition(b":")
         try:
-            found.append(Mount(int(major), int(minor), os.fsdecode(fields[3])))
+            found.append(Mount(int(major), int(minor), path_in(fields[3])))
         except ValueError:
             continue
     return tuple(found)

@@ -6,13 +6,13 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 
 from deviceplugin.booking.allocator import ContainerAllocation
 from deviceplugin.gpus.nvml import Nvml
 from deviceplugin.tenants.allowance import Allowances, Key
 from deviceplugin.tenants.judgement import (
-    FOLDER_NAMES,
     Account,
     Breach,
     Kind,
@@ -22,7 +22,8 @@ from deviceplugin.tenants.judgement import (
     used_by,
 )
 from deviceplugin.tenants.listing import Listings
-from deviceplugin.tenants.procfs import ProcFs, file_id
+from deviceplugin.tenants.mountedfiles import Line, place_of
+from deviceplugin.tenants.procfs import Mount, ProcFs, file_id
 from deviceplugin.tenants.rest import Rest
 from deviceplugin.tenants.suspicions import Suspicions
 from deviceplugin.tenants.views import VIEW_S, Views
@@ -211,10 +212,9 @@ def _tenant(allocation: ContainerAllocation, has_shim: bool) -> Tenant:
         if path is None:
             continue
         try:
-            folder = file_id(path.parent)
-            has_own_device = folder.device != file_id(path.parent.parent).device
-            tail = "" if has_own_device else "/".join(path.parent.parts[-FOLDER_NAMES:])
-            folders.add((*folder.device, tail))
+            folder = _mounted(path.parent)
+            if folder is not None:
+                folders.add(folder)
             usages.add(file_id(path))
         except OSError:
             continue  # removed by the tenant, or by us
@@ -227,6 +227,26 @@ def _tenant(allocation: ContainerAllocation, has_shim: bool) -> Tenant:
         usages=frozenset(usages),
         folders=frozenset(folders),
     )
+
+
+def _mounted(folder: Path) -> Mount | None:
+    """How an account's folder shows in a container's mounts."""
+    resolved = folder.resolve()
+    own, around = file_id(resolved), file_id(resolved.parent)
+    if own.device != around.device:
+        return Mount(*own.device, "/")  # a file system of its own
+    base = resolved.parents[1]
+    place = _place(base)
+    if place is None:
+        return None
+    major, _, minor = place.device.partition(":")
+    return Mount(int(major), int(minor), str(place.root / resolved.relative_to(base)))
+
+
+@lru_cache(64)
+def _place(folder: Path) -> Line | None:
+    """Of the folder with all allocations: our own mounts stay as they are while we run."""
+    return place_of(folder)
 
 
 def _caps(allocation: ContainerAllocation) -> dict[str, int | None]:

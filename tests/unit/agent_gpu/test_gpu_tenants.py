@@ -134,8 +134,11 @@ def test_programs_of_the_host_are_its_own_business() -> None:
 
 # --- responsibility ----------------------------------------------------------------------------
 
-FIRST = Tenant("t1", None, "uid-1", {}, usages=frozenset({FILE}), folders=frozenset({(0, 55, "")}))
-SECOND = Tenant("t2", None, "uid-1", {}, folders=frozenset({(8, 1, "alloc/abc/usage")}))
+FIRST = Tenant(
+    "t1", None, "uid-1", {}, usages=frozenset({FILE}), folders=frozenset({Mount(0, 55, "/")})
+)
+PLACE = Mount(8, 1, "/lib/aliquot/alloc/abc/usage")
+SECOND = Tenant("t2", None, "uid-1", {}, folders=frozenset({PLACE}))
 
 
 def test_a_process_is_known_by_the_files_of_its_container() -> None:
@@ -146,9 +149,22 @@ def test_a_process_is_known_by_the_files_of_its_container() -> None:
         4: ProcessView(4, mounts=(Mount(8, 1, "/lib/aliquot/alloc/abd/usage"),)),
         5: ProcessView(5, mounts=(Mount(8, 2, "/lib/aliquot/alloc/abc/usage"),)),
         6: ProcessView(6, mounts=(Mount(8, 1, "/"),)),
+        7: ProcessView(7, mounts=(Mount(8, 1, "/lib/kubelet/pods/x/alloc/abc/usage"),)),
     }
     owners = attribute(processes, [FIRST, SECOND])
     assert owners == {1: FIRST, 2: FIRST, 3: SECOND}
+
+
+def test_a_pod_that_mounts_the_folder_of_another_one_is_not_taken_for_it() -> None:
+    mine, theirs = (f"{digit * 8}-1111-2222-3333-444455556666" for digit in "ab")
+    victim = Tenant("t2", None, theirs, {}, folders=frozenset({PLACE}))
+    processes = {
+        1: ProcessView(1, pod_uid=mine, mounts=(PLACE,)),
+        2: ProcessView(2, pod_uid=theirs, mounts=(PLACE,)),
+        3: ProcessView(3, pod_uid="5f" * 16, mounts=(PLACE,)),  # a static pod
+        4: ProcessView(4, mounts=(PLACE,)),
+    }
+    assert attribute(processes, [victim]) == {2: victim, 3: victim, 4: victim}
 
 
 def test_another_process_of_the_container_follows() -> None:

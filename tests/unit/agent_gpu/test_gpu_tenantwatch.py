@@ -1,6 +1,5 @@
 """The watch over tenants survives whatever it finds in their files."""
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from deviceplugin.gpus.nvml import GpuProcess, Nvml, NvmlError
 from deviceplugin.tenants import watch as tenantwatch
 from deviceplugin.tenants.allowance import SPAN
 from deviceplugin.tenants.judgement import Account, Breach, Kind
+from deviceplugin.tenants.mountedfiles import place_of
 from deviceplugin.tenants.procfs import MOST_THREADS, ProcessView, ProcFs, Status
 from deviceplugin.tenants.suspicions import CONFIRMED_AFTER, LOOKS
 from deviceplugin.tenants.watch import TenantWatch
@@ -264,10 +264,10 @@ def test_a_process_is_known_by_the_mounts_of_its_container(scene: Scene) -> None
     (process / "cgroup").write_text("0::/\n")
     (process / "maps").write_text("")
     assert scene.look_often() == set(), "a process of the host, as it seems"
-    device = scene.usage.parent.stat().st_dev
+    place = place_of(scene.usage.parent)
+    assert place is not None
     (process / "mountinfo").write_text(
-        f"7 1 {os.major(device)}:{os.minor(device)} {scene.usage.parent} /run/aliquot/memory"
-        " rw - ext4 /dev/sda1 rw\n"
+        f"7 1 {place.device} {place.root} /run/aliquot/memory rw - ext4 /dev/sda1 rw\n"
     )
     assert scene.look_often() == {Kind.SHIM_MISSING, Kind.NOT_BOOKED}
 
