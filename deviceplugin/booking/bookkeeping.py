@@ -99,12 +99,18 @@ class Books:
             self.ledger.put(each)
 
     def start(self, allocation: Allocation, partner: Allocation | None) -> None:
-        """A container is about to start: its files are complete and its account is new."""
-        self.restate([msgspec.structs.replace(allocation, fell_from=None)])
+        """A container is about to start: its files are complete and its account is new.
+
+        The start is recorded last, so that whoever sees it finds the new account. After a crash
+        before that the kubelet asks again, and nothing runs meanwhile."""
+        started = msgspec.structs.replace(allocation, fell_from=None)
+        self.files.ensure(started)
         for compute, memory in ((allocation, partner), (partner, allocation)):
             if compute is not None and memory is not None and compute.companion:
                 self.files.join(compute, memory)
-        self.files.refresh_usage(allocation)
+        self.files.refresh_usage(started)
+        self._journal.record([started])
+        self.ledger.put(started)
         # The kubelet has it in its books; when its list does not, it will have ended.
         self.presence.listed([allocation.name])
 

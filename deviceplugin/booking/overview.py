@@ -45,6 +45,8 @@ class ContainerAllocation:
     """Its seat at the compute arbiter; a new name after every start of the container."""
     fell_from_bytes: int = 0
     """How much memory of each GPU it had before a resize; 0 where that is no more than now."""
+    starts: int = 0
+    """Of both halves together; each has given it new usage files."""
 
 
 _Pod = tuple[str, str]
@@ -164,6 +166,7 @@ def _container(
         planned=None if None in planned else all(planned),
         member=_member(compute, files) if compute is not None else None,
         fell_from_bytes=(memory.fell_from or 0) * memory.unit_bytes if memory is not None else 0,
+        starts=sum(each.starts for each in (memory, compute) if each is not None),
     )
 
 

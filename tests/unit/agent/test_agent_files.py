@@ -3,6 +3,7 @@ import os
 from dataclasses import replace
 from pathlib import Path
 from threading import Thread
+from typing import Any
 
 import pytest
 
@@ -159,6 +160,28 @@ def test_whatever_a_tenant_does_to_its_account_the_next_start_has_a_new_one(
     assert usage.read(path, Kind.MEMORY).processes == ()
     assert [each.name for each in path.parent.iterdir()] == ["usage"]
     assert precious.read_text() == "of the host"
+
+
+def test_whoever_sees_that_a_container_has_started_finds_its_new_account(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The watch over tenants knows containers by their files, and looks again when one starts."""
+    pod = node.run()
+    (before,) = node.allocator.allocations()
+    renewed = []
+    refresh = usagestore.refresh
+
+    def renewing(*details: Any) -> None:
+        (during,) = node.allocator.allocations()
+        renewed.append(during.starts)
+        refresh(*details)
+
+    monkeypatch.setattr(usagestore, "refresh", renewing)
+    node.kubelet.start(pod)
+    (after,) = node.allocator.allocations()
+    assert renewed == [before.starts, before.starts + 1], "none counts before it is made"
+    assert after.starts == before.starts + 2, "both halves"
+    assert after != before
 
 
 def test_files_that_cannot_be_made_refuse_the_allocation_and_leave_nothing(

@@ -1,5 +1,6 @@
 """The watch over tenants survives whatever it finds in their files."""
 
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -61,6 +62,7 @@ class Scene:
     fell_from_bytes: int = 0
     allocations: list[ContainerAllocation] | None = None
     gpus: list[str] = field(default_factory=lambda: [GPU])
+    starts: int = 1
 
     def __post_init__(self) -> None:
         process = self.folder / "proc" / str(PID)
@@ -106,6 +108,7 @@ class Scene:
             planned=None,
             member=None,
             fell_from_bytes=self.fell_from_bytes,
+            starts=self.starts,
         )
 
     def shrink(self, cap_bytes: int) -> None:
@@ -486,6 +489,33 @@ def test_who_has_the_gpu_through_another_plugin_is_left_alone(scene: Scene) -> N
     asked.clear()
     watch = scene.watch(was_given=was_given)
     assert scene.look_often(watch) == {Kind.NOT_ALLOCATED}
+
+
+def test_a_container_that_starts_anew_is_known_by_its_new_files_at_once(scene: Scene) -> None:
+    """Not by those of its last life, whose inode may be somebody else's by now."""
+    process = scene.folder / "proc" / str(PID)
+    (process / "cgroup").write_text("0::/\n")
+    scene.driver.used_bytes = 40 * GIB
+
+    def map_usage() -> None:
+        place, inode = scene.usage.stat(), scene.usage.stat().st_ino
+        device = f"{os.major(place.st_dev):02x}:{os.minor(place.st_dev):02x}"
+        (process / "maps").write_text(f"1-2 rw-s 0 {device} {inode} /run/aliquot/memory/usage\n")
+
+    map_usage()
+    watch = scene.watch()
+    assert Kind.OVER_CAP in scene.look_often(watch)
+    scene.told.clear()
+    scene.driver.listed = []
+    for _ in range(2 * LOOKS):
+        watch.look()
+    scene.usage.rename(scene.usage.with_name("of-its-last-life"))
+    usage.create(scene.usage, limits.Kind.MEMORY, 1)
+    scene.starts += 1
+    map_usage()
+    (process / "stat").write_text(f"{PID} (x) S {'0 ' * 18}8 0\n")
+    scene.driver.listed = [PID]
+    assert Kind.OVER_CAP in scene.look_often(watch)
 
 
 def test_memory_that_was_freed_while_we_looked_is_explained(
