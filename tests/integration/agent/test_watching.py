@@ -4,19 +4,27 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from aliquot.protocol import names
 from aliquot.protocol.names import MEMORY_RESOURCE
+from aliquot.protocol.resize import Amounts, ResizeRequest, encode
+from simcluster.apiserver import ApiServer
+from simcluster.apiserver import node as node_manifest
 from simcluster.kubelet import Kubelet, Pod
+from simcluster.kubelet.books import UNIT_BYTES, caps_of
 from simcluster.kubelet.containers import NoContainers, check_containers, start_process
 from simcluster.kubelet.runoptions import RunOptions
 from tests.agentprocess import AgentProcess
+from tests.clusterpods import NODE, bound, kubeconfig, pod_path
 from tests.patience import PATIENCE_S, eventually
 from tests.simulated import SimulatedNode
 
@@ -131,3 +139,86 @@ def test_a_container_that_takes_memory_past_the_shim_is_reported(
     hostile.kill()
     eventually(lambda: metrics(agent).get("aliquot_container_shim_missing_processes", {}) == {})
     assert kinds() == {"over-cap", "not-booked", "shim-missing"}, "counted once, and kept"
+
+
+@pytest.mark.serial
+def test_a_breach_is_told_within_five_seconds(
+    kubelet: Kubelet,
+    agent: AgentProcess,
+    run: Callable[[RunOptions], subprocess.Popen[str]],
+) -> None:
+    """By the clock of the whole agent, from the moment in which the driver has given the memory."""
+    pod = Pod.asking("hostile", memory=16, compute=10)
+    hostile = run(without_preload(kubelet.run(pod)["main"]))
+    begun_s = time.time()
+    told_after_s("without the shim", agent, begun_s)
+    assert take(hostile, 8192) == "CUDA_SUCCESS"
+    taken_s = time.time()
+    assert told_after_s("without the shim", agent, begun_s) <= 5
+    assert told_after_s("its cap is 4Gi", agent, taken_s) <= 5
+
+
+def told_after_s(text: str, agent: AgentProcess, since_s: float) -> float:
+    def line() -> str:
+        return next((each for each in agent.output.splitlines() if text in each), "")
+
+    stamp = eventually(line).split()[0]
+    return datetime.fromisoformat(stamp).timestamp() - since_s
+
+
+@pytest.fixture
+def server() -> Iterator[ApiServer]:
+    with ApiServer() as started:
+        started.add(node_manifest(NODE))
+        yield started
+
+
+@pytest.fixture
+def evicting(
+    make_agent: Callable[..., AgentProcess], server: ApiServer, short_path: Path
+) -> AgentProcess:
+    agent = make_agent(api_server="auto", breach="evict", log_level="debug")
+    agent.environment["KUBECONFIG"] = kubeconfig(server, short_path / "kubeconfig")
+    return agent.start_and_wait()
+
+
+def test_a_pod_that_is_shrunk_below_what_it_holds_is_not_evicted(
+    kubelet: Kubelet,
+    server: ApiServer,
+    evicting: AgentProcess,
+    run: Callable[[RunOptions], subprocess.Popen[str]],
+) -> None:
+    """Neither by the agent that has shrunk it, nor by the next one; others are, meanwhile."""
+
+    def start(name: str) -> tuple[Pod, RunOptions]:
+        pod = Pod.asking(name, memory=16, compute=10)
+        server.add(bound(pod))
+        eventually(lambda: f"({pod.uid}) is of this node" in evicting.output)
+        return pod, kubelet.run(pod)["main"]
+
+    def is_evicted(pod: Pod) -> bool:
+        found = server.get(pod_path(pod))
+        return found is None or "deletionTimestamp" in found["metadata"]
+
+    def see_another_one_evicted(name: str) -> None:
+        pod, options = start(name)
+        hostile = run(without_preload(options))
+        assert take(hostile, 8192) == "CUDA_SUCCESS"
+        server.wait_for(lambda: is_evicted(pod))
+        hostile.kill()
+
+    pod, options = start("shrinks")
+    tenant = run(options)
+    assert take(tenant, 3072) == "CUDA_SUCCESS"
+    wish = encode(ResizeRequest("1", {"main": Amounts(memory_units=4)}))
+    server.merge(pod_path(pod), {"metadata": {"annotations": {names.RESIZE: wish}}})
+    server.wait_for(lambda: set(caps_of(options).values()) == {4 * UNIT_BYTES})
+    assert take(tenant, 64) == "CUDA_ERROR_OUT_OF_MEMORY"
+    see_another_one_evicted("first")
+    evicting.kill()
+    evicting.start_and_wait()
+    see_another_one_evicted("second")
+    assert not is_evicted(pod)
+    told = metrics(evicting)["aliquot_breaches_total"]
+    assert told
+    assert not any("shrinks" in each for each in told)
