@@ -178,6 +178,9 @@ def judge(
     breaches: list[Breach] = []
     uses = tuple(uses)
     used = used_by(uses, owners)
+    # The account of a process that was killed is closed before the driver has freed its memory.
+    ending = {pid for pid, process in processes.items() if process.is_ending}
+    living = used_by((use for use in uses if use.pid not in ending), owners)
     count: dict[tuple[str, str], int] = Counter()
     seen: dict[str, Tenant] = {}
     strangers: dict[tuple[str, str], list[Use]] = defaultdict(list)
@@ -211,8 +214,8 @@ def judge(
         booked_bytes = account.booked_bytes.get(gpu, 0)
         if account.fault:
             breaches.append(_account_damaged(tenant, gpu, account.fault))
-        elif used_bytes > booked_bytes + slack_bytes:
-            breaches.append(_not_booked(tenant, gpu, used_bytes, booked_bytes))
+        elif living[tenant_id, gpu] > booked_bytes + slack_bytes:
+            breaches.append(_not_booked(tenant, gpu, living[tenant_id, gpu], booked_bytes))
     return breaches
 
 
