@@ -59,7 +59,8 @@ class Views:
             owner = self._proc.owner(pid, status)
             if owner is None:
                 continue
-            found[pid] = known.view if known is not None else owner
+            view = known.view if known is not None else owner
+            found[pid] = replace(view, is_ending=status.is_ending)
             if not status.is_ending:
                 stale[pid] = owner, status
         # One tenant's processes may be many and long to read; others have theirs read meanwhile.
