@@ -1,6 +1,5 @@
 """What the kubelet tells twice, late or not at all: nobody is over-booked, nobody mistaken."""
 
-import errno
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,12 +8,8 @@ import pytest
 from aliquot.protocol.assignment import Slice
 from aliquot.protocol.request import ContainerRequest, Role
 from deviceplugin.booking.errors import Refusal
-from deviceplugin.booking.journal import Journal, JournalError
 from deviceplugin.booking.sharing import MIB
 from deviceplugin.booking.sources import ContainerKey, Held
-from deviceplugin.container.files import ContainerFiles
-from shim import limits
-from shim.limits import Kind, Policy
 from tests.unit.agent.agent_node import COMPUTE, MEMORY, Node, Pod, caps, gpu, refused, uuid
 
 
@@ -79,43 +74,6 @@ def test_a_refusal_says_what_was_asked_and_what_is_there(tmp_path) -> None:
     assert str(refusal.value).startswith(
         "needs 48 units (12 GiB) on one GPU; GPU 1 has the most: 30 units (7.5 GiB)"
     )
-
-
-def test_the_policy_reaches_the_limits_when_the_pod_becomes_known(node: Node) -> None:
-    pod = node.pod("static", known=False, policy="best-effort", weight=7)
-    node.kubelet.run(pod)
-    (held,) = node.allocator.allocations()
-    assert held.compute_limits is not None
-    assert limits.read(held.compute_limits, Kind.COMPUTE).policy is Policy.FIXED
-    node.allocator.learn(pod.view())
-    now = limits.read(held.compute_limits, Kind.COMPUTE)
-    assert (now.policy, now.weight) == (Policy.BEST_EFFORT, 7)
-    node.restart_agent()
-    assert limits.read(held.compute_limits, Kind.COMPUTE).policy is Policy.BEST_EFFORT
-
-
-@pytest.mark.parametrize("broken", ["journal", "limits"])
-def test_a_policy_that_could_not_be_written_down_is_learnt_the_next_time(
-    node: Node, monkeypatch: pytest.MonkeyPatch, broken: str
-) -> None:
-    def full(*_: object) -> None:
-        if broken == "journal":
-            raise JournalError("No space left on device")
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    pod = node.pod("static", known=False, policy="best-effort", weight=7)
-    node.kubelet.run(pod)
-    (held,) = node.allocator.allocations()
-    assert held.compute_limits is not None
-    with monkeypatch.context() as patch:
-        if broken == "journal":
-            patch.setattr(Journal, "record", full)
-        else:
-            patch.setattr(ContainerFiles, "ensure", full)
-        node.allocator.learn(pod.view())
-    assert limits.read(held.compute_limits, Kind.COMPUTE).policy is Policy.FIXED
-    node.allocator.learn(pod.view())
-    assert limits.read(held.compute_limits, Kind.COMPUTE).policy is Policy.BEST_EFFORT
 
 
 def test_without_a_list_the_second_half_follows_the_first(node: Node) -> None:
