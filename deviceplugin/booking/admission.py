@@ -43,6 +43,8 @@ def admit(
     """`answered` is ours if we were asked about exactly these ids, and then they are on the GPU of
     the container's other resource; else nobody asked us, and only its start can tell."""
     wanted = frozenset(some)
+    if len(wanted) < len(some):
+        raise Refusal(f"{len(some)} ids of {resource} of which only {len(wanted)} are different")
     gpus = _gpus(resource, wanted, supply, answered)
     ended = _ended(wanted, ledger, answered)
     present = ledger.get(allocation_name(resource, wanted))

@@ -156,7 +156,7 @@ class Allocator:
         with self._changing():
             wanted = frozenset(some)
             answered = self._promises.take(resource, wanted)
-            decided = admit(resource, wanted, self._supply, self._books.ledger, answered)
+            decided = admit(resource, some, self._supply, self._books.ledger, answered)
             allocation, partner = decided.allocation, None
             admitted = answered.admitted if answered is not None else None
             half = admitted.partner if admitted is not None else None

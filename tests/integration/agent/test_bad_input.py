@@ -58,6 +58,7 @@ def test_ids_of_the_other_resource_of_beyond_the_gpu_and_twice_are_refused(
         [known.replace("m-", "c-", 1)],
         [beyond],
         [known, beyond],
+        [known, known],
     ):
         with pytest.raises(CallError, match="FailedPrecondition"):
             endpoint(kubelet).allocate(ids)

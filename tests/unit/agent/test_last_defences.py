@@ -132,3 +132,12 @@ def test_a_gpu_too_small_for_one_of_a_pods_init_containers_is_passed_over(
     node.kubelet.run(pod := node.pod("p", 4, 20, *more))
     assert node.gpus_of(pod) == {1}
     assert caps(node, pod, more[-1].name)[1] == [init[-1][1] * 100]
+
+
+@pytest.mark.parametrize("resource", [MEMORY, COMPUTE])
+def test_one_id_does_not_count_for_two(node: Node, resource: str) -> None:
+    """Its limits would be of less than the kubelet thinks that it has given."""
+    first, second = [each for each, _ in node.allocator.devices(resource)][:2]
+    text = refused(lambda: node.allocator.allocate(resource, [first, second, first]))
+    assert text == f"3 ids of {resource} of which only 2 are different"
+    assert node.allocator.allocations() == ()
