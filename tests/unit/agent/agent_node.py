@@ -1,7 +1,8 @@
 """A node without a kubelet's sockets: the allocator, and a pure model of who calls it and how."""
 
+import contextlib
 import itertools
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Generator, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 from random import Random
@@ -78,7 +79,7 @@ class Pods:
         return self.views.get((namespace, name))
 
     def wait(self, namespace: str, name: str, seconds: float) -> PodView | None:
-        assert 0 < seconds <= 0.25
+        assert 0 < round(seconds, 6) <= 0.25
         key = (namespace, name)
         if key in self.late:
             self.views[key] = self.late.pop(key)
@@ -104,6 +105,7 @@ class Kubelet:
     in_use: dict[str, set[str]] = field(default_factory=lambda: {MEMORY: set(), COMPUTE: set()})
     """Its set of allocated ids, which can lose some: it is made anew from `held` at every list."""
     grants: dict[tuple[str, str, str], Grant] = field(default_factory=dict)
+    allocations: int = 0
     list_fails: bool = False
     between_calls: Callable[[], None] = lambda: None
     during_allocate: Callable[[], None] = lambda: None
@@ -133,8 +135,13 @@ class Kubelet:
         ]
 
     def add(self, pod: Pod) -> None:
-        """Admits a pod: all its containers, each resource in an order nobody knows. A Refusal
-        rejects the pod for good; what it had got is freed with the next allocation."""
+        """A Refusal rejects the pod for good; what it had got is freed with the next allocation."""
+        with contextlib.closing(self.admit(pod)) as steps:
+            for _ in steps:
+                self.between_calls()
+
+    def admit(self, pod: Pod) -> Generator[None]:
+        """All its containers, each resource in an order nobody knows, and a step for each."""
         self.active[pod.uid] = pod
         re_usable: dict[str, set[str]] = {MEMORY: set(), COMPUTE: set()}
         containers = sorted(pod.containers, key=lambda each: each.role is Role.APP)
@@ -145,7 +152,7 @@ class Kubelet:
                 for resource, size in wanted:
                     if size:
                         self._allocate(pod, container, resource, size, re_usable[resource])
-                        self.between_calls()
+                        yield
         except BaseException:
             del self.active[pod.uid]
             raise
@@ -191,6 +198,7 @@ class Kubelet:
         key = (pod.uid, container.name, resource)
         self.grants[key] = self.allocator.allocate(resource, shuffled)
         self.held[key] = frozenset(chosen)
+        self.allocations += 1
         if container.role is Role.INIT:
             re_usable |= set(chosen)
         else:
@@ -245,9 +253,28 @@ class Node:
         self.allocator = self.kubelet.allocator = self._new_agent()
         self.reconcile()
 
-    def reconcile(self) -> None:
-        self.seen_checkpoint = self.kubelet.checkpoint()
-        self.allocator.reconcile(lambda: self.seen_checkpoint, self.kubelet.listing)
+    def reconcile(
+        self,
+        before: Callable[[], object] = lambda: None,
+        after: Callable[[], object] = lambda: None,
+    ) -> None:
+        """`before` and `after` happen while the agent asks for the kubelet's list: before that is
+        made, and when it is and the agent does not have it yet."""
+        earlier = later = self.kubelet.checkpoint()
+
+        def listing() -> list[Held]:
+            nonlocal later
+            count = self.kubelet.allocations
+            before()
+            found = self.kubelet.listing()
+            after()
+            if self.kubelet.allocations > count:
+                # Only then does the kubelet write it anew.
+                later = self.kubelet.checkpoint()
+            return found
+
+        self.allocator.reconcile(lambda: later, listing)
+        self.seen_checkpoint = [*earlier, *later]
         self.files.clear()
 
     def pod(
@@ -298,3 +325,20 @@ def caps(node: Node, pod: Pod, container: str = "main") -> tuple[list[int | None
     memory = limits.read(found["memory"], Kind.MEMORY)
     compute = limits.read(found["compute"], Kind.COMPUTE)
     return [each.limit_bytes for each in memory.devices], [each.share for each in compute.devices]
+
+
+def allowed(node: Node, pod: Pod, container: str, resource: str) -> dict[str, int | None]:
+    """Bytes or shares by GPU, as all mounts of the container say that lead to them."""
+    half = "memory" if resource == MEMORY else "compute"
+    hosts = {
+        mount.host.resolve()
+        for one in (MEMORY, COMPUTE)
+        if (grant := node.kubelet.grants.get((pod.uid, container, one)))
+        for mount in grant.mounts
+        if mount.container.match(f"/etc/aliquot/{half}/limits")
+    }
+    assert len(hosts) == 1, hosts
+    found = limits.read(hosts.pop(), Kind.MEMORY if resource == MEMORY else Kind.COMPUTE)
+    return {
+        each.uuid: each.limit_bytes if resource == MEMORY else each.share for each in found.devices
+    }

@@ -1,5 +1,7 @@
 """Random pods, restarts and faults against the allocator: nothing is ever over-booked or leaks."""
 
+import contextlib
+import itertools
 import os
 import tempfile
 from collections import Counter
@@ -18,9 +20,8 @@ from deviceplugin.booking.errors import Refusal, Retry
 from deviceplugin.booking.ledger import allocation_name
 from deviceplugin.booking.presence import UNRECORDED_S
 from deviceplugin.gpus.hardware import Hardware
-from shim import limits
-from shim.limits import WHOLE, Kind
-from tests.unit.agent.agent_node import COMPUTE, MEMORY, UNIT, Node, Pod, gpu, uuid
+from shim.limits import WHOLE
+from tests.unit.agent.agent_node import COMPUTE, MEMORY, UNIT, Node, Pod, allowed, gpu, uuid
 
 UNITS = 8
 GPUS = 3
@@ -79,7 +80,8 @@ class Machine(RuleBasedStateMachine):
         if fault == "killed":
             self.kubelet.between_calls = self._kill
         self.kubelet.list_fails = fault == "list fails"
-        if kind == "init" and not known and (mistakable := self._taken_for_half()):
+        is_blind = fault == "list fails" or (kind == "init" and not known)
+        if is_blind and (mistakable := self._taken_for_half()):
             self.doubtful |= {pod.uid, *mistakable}
         self.admitted_s[pod.uid] = self.node.clock.now_s
         refusal = ""
@@ -146,8 +148,8 @@ class Machine(RuleBasedStateMachine):
     def _taken_for_half(self) -> set[str]:
         """A pod with whole GPUs that nobody knows lacks memory by the kubelet's list, as if it were
         being admitted, until it starts or has been there for long. An init container, which is
-        not listed itself, is then taken for it, and both wait until one of the pods has ended;
-        an app container only gets a refusal."""
+        not listed itself, or anybody while there is no list, is then taken for it, and both wait
+        until one of the pods has ended; an app container only gets a refusal."""
         now_s = self.node.clock.now_s
         return {
             pod.uid
@@ -169,7 +171,9 @@ class Machine(RuleBasedStateMachine):
     @rule(data=st.data())
     def start(self, data) -> None:
         """For the first time, or again."""
-        pod = data.draw(st.sampled_from(self._pods()))
+        self._start(data.draw(st.sampled_from(self._pods())))
+
+    def _start(self, pod: Pod) -> None:
         reason = ""
         try:
             self.kubelet.start(pod)
@@ -181,7 +185,9 @@ class Machine(RuleBasedStateMachine):
     @precondition(lambda self: self.kubelet.active)
     @rule(data=st.data())
     def end(self, data) -> None:
-        pod = data.draw(st.sampled_from(self._pods()))
+        self._end(data.draw(st.sampled_from(self._pods())))
+
+    def _end(self, pod: Pod) -> None:
         self.kubelet.end(pod)
         self.node.pods.views.pop((pod.namespace, pod.name), None)
 
@@ -199,6 +205,48 @@ class Machine(RuleBasedStateMachine):
     @rule()
     def reconcile(self) -> None:
         self.node.reconcile()
+
+    @precondition(lambda self: self.kubelet.active)
+    @rule(
+        data=st.data(),
+        ends=st.sampled_from(["before", "after"]),
+        comes=st.sampled_from(["half", "before", "after"]),
+        starts=st.booleans(),
+        seed=st.integers(0, 3),
+    )
+    def reconcile_by_an_old_list(self, data, ends, comes, starts, seed) -> None:
+        """A pod ends before or after it is made. One just like it, often with its ids, comes before
+        or after that, or has been half admitted when we asked for it."""
+        old = data.draw(st.sampled_from(self._pods()))
+        self.number += 1
+        name = f"pod-{self.number}" if seed % 2 or comes != "after" else old.name
+        new = replace(old, name=name, uid=f"uid-{self.number}")
+
+        def come(steps: int = 99) -> None:
+            self.node.pods.views[new.namespace, new.name] = new.view()
+            with contextlib.suppress(Refusal):
+                for _ in itertools.islice(admission, steps):
+                    pass
+
+        def before() -> None:
+            if ends == "before":
+                self._end(old)
+            if comes == "before":
+                come()
+
+        def after() -> None:
+            if ends == "after":
+                self._end(old)
+            come()
+            if starts and new.uid in self.kubelet.active:
+                self._start(new)
+
+        self.kubelet.random = Random(seed)
+        self.admitted_s[new.uid] = self.node.clock.now_s
+        admission = self.kubelet.admit(new)
+        if comes == "half":
+            come(steps=1)
+        self.node.reconcile(before, after)
 
     @rule(seconds=st.sampled_from([0.3, 2, 20, 100]))
     def wait(self, seconds) -> None:
@@ -254,7 +302,7 @@ class Machine(RuleBasedStateMachine):
             for resource in (MEMORY, COMPUTE):
                 parts = {role: Counter[str]() for role in (False, True)}
                 for container in pod.containers:
-                    for one, amount in self._limits(pod, container, resource).items():
+                    for one, amount in allowed(self.node, pod, container.name, resource).items():
                         pods_on.setdefault(one, set()).add(pod.uid)
                         if amount is None:
                             whole[one] = pod.uid
@@ -276,12 +324,27 @@ class Machine(RuleBasedStateMachine):
                 memory, compute = self.sizes.get(
                     (pod.uid, container.name), (container.memory_units, container.compute_percent)
                 )
-                given = self._limits(pod, container, MEMORY)
+                given = allowed(self.node, pod, container.name, MEMORY)
                 if memory:
                     assert sum(filter(None, given.values())) == memory * UNIT
                 else:
                     assert set(given.values()) == {None}
-                assert sum(self._limits(pod, container, COMPUTE).values()) == compute * 100
+                assert (
+                    sum(allowed(self.node, pod, container.name, COMPUTE).values()) == compute * 100
+                )
+
+    @invariant()
+    def nobody_is_taken_for_another(self) -> None:
+        booked = {
+            path.parent.name: held.pod_uid
+            for held in self.node.allocator.allocations()
+            for path in (held.memory_limits, held.compute_limits)
+            if path is not None
+        }
+        for (uid, _, resource), some in self.kubelet.held.items():
+            if uid in self.kubelet.active.keys() - self.doubtful:
+                known = booked.get(allocation_name(resource, some), "")
+                assert known == uid or not (known or uid in self.started)
 
     @invariant()
     def folders_are_those_of_allocations(self) -> None:
@@ -295,26 +358,6 @@ class Machine(RuleBasedStateMachine):
         recorded = {allocation_name(each.resource, each.ids) for each in self.node.seen_checkpoint}
         assert not found - there
         assert not there - found - recorded
-
-    def _limits(
-        self, pod: Pod, container: ContainerRequest, resource: str
-    ) -> dict[str, int | None]:
-        """As the container's mounts lead there."""
-        half = "memory" if resource == MEMORY else "compute"
-        hosts = {
-            mount.host.resolve()
-            for one in (MEMORY, COMPUTE)
-            if (grant := self.kubelet.grants.get((pod.uid, container.name, one)))
-            for mount in grant.mounts
-            if mount.container.match(f"/etc/aliquot/{half}/limits")
-        }
-        assert len(hosts) == 1, hosts
-        kind = Kind.MEMORY if resource == MEMORY else Kind.COMPUTE
-        found = limits.read(hosts.pop(), kind)
-        return {
-            each.uuid: each.limit_bytes if resource == MEMORY else each.share
-            for each in found.devices
-        }
 
     def teardown(self) -> None:
         try:
@@ -337,7 +380,7 @@ class Machine(RuleBasedStateMachine):
 
 
 class TestAllocatorModel(Machine.TestCase):
-    settings = settings(max_examples=40, stateful_step_count=30)
+    settings = settings(max_examples=150, stateful_step_count=30)
 
 
 class LongMachine(Machine):
