@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -68,6 +69,51 @@ def test_what_is_as_before_is_the_same_object_and_what_is_not_is_read_anew(file:
 
     file.unlink()
     assert reader.read() == []
+
+
+def _holder(pod: str) -> Holder:
+    return Holder(pod, "c", MEMORY, frozenset({"m"}))
+
+
+def _of(pod: str) -> bytes:
+    """As long for each pod of a letter."""
+    return _content({**_entry(["m"]), "PodUID": pod})
+
+
+@pytest.mark.parametrize("same", ["time", "inode"])
+def test_a_new_file_of_the_same_length_is_read(file: Path, same: str) -> None:
+    """Two are written within a tick of the clock, or the number of a removed one is used again."""
+    reader = checkpoint.Reader(file)
+    _replace(file, _of("a"))
+    assert reader.read() == [_holder("a")]
+    before = file.stat()
+    if same == "time":
+        _replace(file, _of("b"))
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+        assert file.stat().st_ino != before.st_ino
+    else:
+        file.write_bytes(_of("b"))
+        os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns + 1))
+        assert file.stat().st_ino == before.st_ino
+    assert reader.read() == [_holder("b")]
+
+
+def test_what_is_written_while_it_is_read_is_read_the_next_time(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reader = checkpoint.Reader(file)
+    _replace(file, _of("a"))
+    read = Path.read_bytes
+
+    def read_slowly(path: Path) -> bytes:
+        content = read(path)
+        _replace(file, _of("b"))
+        return content
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "read_bytes", read_slowly)
+        assert reader.read() == [_holder("a")]
+    assert reader.read() == [_holder("b")]
 
 
 def test_after_garbage_it_reads_on(file: Path) -> None:

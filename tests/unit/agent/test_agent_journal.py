@@ -9,7 +9,7 @@ import pytest
 from deviceplugin.booking import journal as module
 from deviceplugin.booking.journal import Journal, JournalError
 from deviceplugin.booking.ledger import Allocation, Owner
-from tests.unit.agent.agent_node import MEMORY, UNIT, Node, refused, uuid
+from tests.unit.agent.agent_node import MEMORY, UNIT, Node, caps, refused, uuid
 
 
 def _allocation(number: int) -> Allocation:
@@ -163,6 +163,29 @@ def test_a_rewrite_that_fails_loses_nothing(path: Path, monkeypatch: pytest.Monk
     assert _read(path) == [_allocation(1)]
 
 
+def test_a_rewritten_journal_is_on_disk_before_it_has_its_name_and_then_the_name_is(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _written(path, 3)
+    happened: list[str] = []
+    sync, rename = os.fsync, Path.replace
+
+    def noted_sync(descriptor: int) -> None:
+        sync(descriptor)
+        happened.append("sync " + Path(f"/proc/self/fd/{descriptor}").readlink().name)
+
+    def noted_rename(old: Path, new: Path) -> Path:
+        happened.append(f"rename {old.name} to {new.name}")
+        return rename(old, new)
+
+    monkeypatch.setattr(module.os, "fsync", noted_sync)
+    monkeypatch.setattr(Path, "replace", noted_rename)
+    journal = Journal(path)
+    journal.open()
+    journal.close()
+    assert happened == ["sync journal.new", "rename journal.new to journal", "sync state"]
+
+
 def test_a_folder_that_cannot_be_synced_loses_no_later_record(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -198,6 +221,29 @@ def test_on_a_full_disk_it_is_opened_as_it_is(
     journal.close()
     assert not journal.was_damaged
     assert _read(path) == [_allocation(1), _allocation(2), _allocation(3)]
+
+
+def test_what_a_crash_left_behind_on_a_full_disk_does_not_add_up_with_the_next(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One torn record at the end is a crash's; two would be damage."""
+    monkeypatch.setattr(module, "RESERVE_BYTES", 64)
+    whole = _written(path, 3)
+    path.write_bytes(whole + b"12345678 " + 4096 * b"x" + b"\n")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    journal = Journal(path)
+    with monkeypatch.context() as patch:
+        patch.setattr(Journal, "_rewrite", full)
+        journal.open()
+        journal.record([_allocation(3)])
+    journal.close()
+    torn = bytearray(path.read_bytes())
+    torn[len(whole) + 20 : len(whole) + 60] = bytes(40)
+    path.write_bytes(torn)
+    assert _read(path) == [_allocation(number) for number in range(3)]
 
 
 def test_on_a_full_disk_none_is_begun(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -278,6 +324,41 @@ def test_a_resize_that_cannot_be_written_down_changes_nothing(
     (held,) = node.allocator.allocations()
     assert (held.memory_units, held.compute_percent) == (4, 20)
     assert node.allocator.devices(MEMORY) == devices
+
+
+def test_a_shrink_that_cannot_be_written_down_leaves_the_limits_as_they_were(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pod = node.run(memory=4, compute=20)
+    with monkeypatch.context() as patch:
+        FullDisk(patch, 0)
+        assert "No space left" in refused(lambda: node.allocator.resize(pod.uid, "main", 2, 10))
+    assert caps(node, pod) == ([4 * UNIT], [2000])
+    node.allocator.resize(pod.uid, "main", 2, 10)
+    assert caps(node, pod) == ([2 * UNIT], [1000])
+
+
+def test_while_the_disk_is_full_nothing_is_freed_and_who_is_found_is_booked(
+    node: Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    node.run("found", memory=8, compute=40)
+    with monkeypatch.context() as patch:
+        # The kubelet does not answer yet, so nobody knows who is there.
+        patch.setattr(node.kubelet, "list_fails", True)
+        node.restart_agent(forget=True)
+    ended = node.run("ended", memory=4, compute=20)
+    node.kubelet.end(ended)
+    names = node.files.names()
+    with monkeypatch.context() as patch:
+        FullDisk(patch, 0)
+        node.reconcile()
+        held = {
+            each.key.pod: each.memory_units for each in node.allocator.allocations() if each.key
+        }
+        assert held == {"found": 8, "ended": 4}
+        assert node.files.names() == names
+    node.reconcile()
+    assert [each.key.pod for each in node.allocator.allocations() if each.key] == ["found"]
 
 
 @pytest.mark.parametrize("damage", ["gone", "garbage"])
