@@ -88,7 +88,8 @@ def worth_waiting_for(
 
 def by_partner(resource: str, half_open: Iterable[Allocation]) -> Admitted | None:
     """Without a list: whoever has just been given the other resource, and not yet this one."""
-    wanted = [each for each in half_open if each.resource == ids.other(resource)]
+    others = (each for each in half_open if not each.whole)
+    wanted = [each for each in others if each.resource == ids.other(resource)]
     if not wanted:
         return None
     return Admitted(wanted[-1].owner or Owner("", ""), partner=wanted[-1], is_guess=True)

@@ -87,6 +87,15 @@ def test_without_a_list_the_second_half_follows_the_first(node: Node) -> None:
     assert len(node.allocator.allocations()) == 6
 
 
+def test_without_a_list_whole_gpus_are_no_half_that_waits_for_memory(node: Node) -> None:
+    node.kubelet.add(node.pod("whole", memory=0, compute=100))
+    node.kubelet.list_fails = True
+    node.kubelet.random.shuffle = lambda wanted: wanted.sort(reverse=True)  # memory first
+    pod = node.pod("next")
+    node.kubelet.add(pod)
+    assert node.gpus_of(pod) == {1}
+
+
 def test_without_a_list_the_oldest_fitting_plan_is_followed(node: Node) -> None:
     node.kubelet.list_fails = True
     pod = node.pod(plan={"main": (Slice(uuid(1), 4, 20),)})
