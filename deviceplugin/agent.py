@@ -215,6 +215,8 @@ class Agent:
         for each in (self._round, self._checks):
             if each.overdue_s > STUCK_S:
                 return f"{each.name} is stuck for {each.overdue_s:.0f} s"
+        if self._health.stalled_s > STUCK_S:
+            return f"the watch over the GPUs is stuck for {self._health.stalled_s:.0f} s"
         return ""
 
     def _await_gpus(self) -> None:

@@ -59,16 +59,17 @@ class Fleet:
 
     # --- what is noticed -----------------------------------------------------------------------
 
-    def admit(
-        self, driver: str, gpus: Iterable[GpuFacts], links: Mapping[tuple[str, str], Link]
-    ) -> None:
+    def admit(self, driver: str, gpus: Iterable[GpuFacts]) -> None:
         """Those that are here now. Whoever was here before stays known: containers have its ids."""
         with self._lock:
             self._driver = driver
-            self._links.update(links)
             for gpu in gpus:
                 self._facts[gpu.uuid] = gpu
                 self._conditions.setdefault(gpu.uuid, Condition(self._quiet_s))
+
+    def note_links(self, links: Mapping[tuple[str, str], Link]) -> None:
+        with self._lock:
+            self._links.update(links)
 
     def note_vitals(self, uuid: str, vitals: Vitals, now_s: float) -> None:
         with self._lock:

@@ -1,23 +1,26 @@
 """Watches the node's GPUs: who appears, disappears, breaks and recovers is told within seconds.
 
 One thread probes every GPU every two seconds, and opens NVML anew when the driver has gone or the
-kernel lists other GPUs than before. Another one waits for Xid events, so that they are heard also
-while a probe hangs in the driver, which is what broken GPUs make drivers do.
+kernel lists other GPUs than before. It never waits for the driver itself: broken GPUs make drivers
+hang, and then the others still want watching. Another one waits for Xid events.
 """
 
 import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
+from aliquot.protocol.inventory import Link
 from deviceplugin.gpus.absence import Absence, explain_absence
 from deviceplugin.gpus.condition import QUIET_S
 from deviceplugin.gpus.fleet import Fleet
 from deviceplugin.gpus.hardware import Hardware
 from deviceplugin.gpus.inventory import Choice, Found, find, links_between, unknown_names
-from deviceplugin.gpus.nvml import GpuFacts, Nvml, NvmlError
+from deviceplugin.gpus.nvml import GpuFacts, Nvml, NvmlError, Vitals
+from deviceplugin.gpus.patience import Patience, Unanswered
 from deviceplugin.gpus.pcibus import gpus_on_bus
 
 __all__ = ["PROBE_S", "HealthWatch"]
@@ -25,8 +28,14 @@ __all__ = ["PROBE_S", "HealthWatch"]
 PROBE_S = 2.0
 """How often every GPU is asked how it is."""
 
+PATIENCE_S = 0.5
+"""How long a look waits for answers; what comes later counts in the next one."""
+
 HANG_S = 10.0
-"""A probe that takes longer is not waited for any more."""
+"""A GPU that takes longer cannot be used."""
+
+OPEN_S = 20.0
+"""How long opening may take: the driver may have to start the GPUs first."""
 
 REOPEN_S = 30.0
 """How often a session is opened anew for the sake of a GPU that does not answer: some come back
@@ -60,6 +69,7 @@ class HealthWatch(threading.Thread):
         """`host` is where the host's files are seen."""
         super().__init__(name="gpu-health", daemon=True)
         self._nvml = nvml
+        self._patience = Patience()
         self._fleet = Fleet(publish, quiet_s)
         self._choice = choice or Choice()
         self._kernel_list = kernel_list
@@ -72,10 +82,11 @@ class HealthWatch(threading.Thread):
         self._listed: tuple[str, ...] = ()
         self._opened_at_s = 0.0
         self._watched: frozenset[str] | None = None
+        self._linked: frozenset[str] = frozenset()
+        """Between which the links are known."""
+        self._hanging: frozenset[str] = frozenset()
         self._complaints: set[str] = set()
-        self._probing: tuple[str, float] | None = None
-        """Which GPU is being asked, and since when."""
-        self._looked_at_s = time.monotonic()
+        self._probed_at_s = self._looked_at_s = self._heard_at_s = time.monotonic()
         self._bus: tuple[str, ...] = ()
         self._bus_read_at_s: float | None = None
         self._absence: Absence | None = None
@@ -109,8 +120,17 @@ class HealthWatch(threading.Thread):
 
     @property
     def age_s(self) -> float:
-        """How old the last completed look is; it grows while a driver call hangs."""
-        return time.monotonic() - self._looked_at_s
+        """For how long not all GPUs have been probed; it grows while a driver call hangs."""
+        return time.monotonic() - self._probed_at_s
+
+    @property
+    def stalled_s(self) -> float:
+        """For how long we ourselves have not moved, which no driver should bring about. The wait
+        for events may hang with a GPU that hangs."""
+        moved_s = self._looked_at_s
+        if not self._patience.is_tried:
+            moved_s = min(moved_s, self._heard_at_s)
+        return time.monotonic() - moved_s
 
     @property
     def absence(self) -> Absence | None:
@@ -121,8 +141,8 @@ class HealthWatch(threading.Thread):
 
     def _hear(self) -> None:
         while not self._stopping.is_set():
+            self._heard_at_s = time.monotonic()
             try:
-                self._notice_hang()
                 if not self._nvml.is_watching:
                     self._stopping.wait(EVENT_WAIT_MS / 1000)
                 elif (event := self._nvml.wait(EVENT_WAIT_MS)) is not None:
@@ -137,12 +157,6 @@ class HealthWatch(threading.Thread):
             except Exception:  # of whoever was told; the next look tells it again
                 _log.exception("telling of an event failed")
                 self._look_now.set()
-
-    def _notice_hang(self) -> None:
-        probing = self._probing
-        if probing is not None and time.monotonic() - probing[1] > HANG_S:
-            self._fleet.note_silence([probing[0]], f"a probe has hung for {HANG_S:g} s")
-            self._fleet.tell()
 
     # --- looking -------------------------------------------------------------------------------
 
@@ -160,19 +174,15 @@ class HealthWatch(threading.Thread):
             self._stopping.set()
             self._events.join()
             self._close()
+            self._patience.close()
 
     def look(self) -> None:
         """Probes all GPUs once and tells what has changed; the thread calls it again and again."""
         failure: NvmlError | None = None
         try:
-            listed = _entries(self._kernel_list)
-            if listed != self._listed or self._must_open():
-                self._open()
-                self._listed = listed
-            elif any(self._answers(index) for index, _ in self._found.silent):
-                self._take_stock()
-            for uuid in self._fleet.uuids:
-                self._probe(uuid)
+            failure = self._renew()
+            self._probe()
+            self._learn_links()
             self._watch_events()
         except NvmlError as error:
             failure = error
@@ -182,6 +192,8 @@ class HealthWatch(threading.Thread):
             self._fleet.note_silence(self._fleet.uuids, f"NVML does not answer: {error.why}")
         self._note_absence(failure)
         self._looked_at_s = time.monotonic()
+        if not self._patience.is_tried:
+            self._probed_at_s = self._looked_at_s
         self._fleet.tell()
 
     def _note_absence(self, failure: NvmlError | None) -> None:
@@ -210,27 +222,48 @@ class HealthWatch(threading.Thread):
         is_missing_some = len(answering) < len(known) or self._found.silent or not known
         return is_overdue and bool(is_missing_some)
 
+    def _renew(self) -> NvmlError | None:
+        """Looks for GPUs where that is due. Why it could not, if those that are known can still be
+        asked: somebody who hangs in the driver keeps the session as it is."""
+        try:
+            listed = _entries(self._kernel_list)
+            if listed != self._listed or self._must_open():
+                self._open()
+                self._listed = listed
+            elif any(self._answers(index) for index, _ in self._found.silent):
+                self._take_stock()
+        except NvmlError as error:
+            if error.ends_session or not self._nvml.is_open:
+                raise
+            self._complain(f"no GPUs are looked for: {error}")
+            return error
+        return None
+
     def _open(self) -> None:
-        self._watched = None
-        self._nvml.open()
+        self._patience.ask("opening NVML", self._nvml.open, OPEN_S)
+        self._patience.forget()
+        self._watched, self._linked = None, frozenset()
         self._opened_at_s = time.monotonic()
         self._take_stock()
 
     def _close(self) -> None:
-        try:
-            self._nvml.close()
-        except NvmlError as error:
-            _log.info("%s", error)  # somebody hangs in it
+        if self._nvml.is_open:
+            try:
+                self._patience.ask("closing NVML", self._nvml.close, STOP_S)
+            except NvmlError as error:
+                _log.info("%s", error)  # somebody hangs in it
 
     def _answers(self, index: int) -> bool:
         try:
-            self._nvml.facts(index)
+            self._patience.ask(f"GPU {index}", partial(self._nvml.facts, index), PATIENCE_S)
         except NvmlError:
             return False
         return True
 
     def _take_stock(self) -> None:
-        self._found = find(self._nvml)
+        # At first those that take their time are waited for; later they would hold up the others.
+        patience_s = PATIENCE_S if self._fleet.uuids else HANG_S
+        self._found = find(self._nvml, self._patience, patience_s)
         for index, why in self._found.silent:
             self._complain(f"GPU {index} does not answer: {why}")
         if not self._found.silent:
@@ -238,8 +271,7 @@ class HealthWatch(threading.Thread):
                 there = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in self._found.gpus)
                 self._complain(f"the settings name GPU {name}, but there are: {there or 'none'}")
         ours = [gpu for gpu in self._found.gpus if self._takes(gpu)]
-        links = links_between(self._nvml, [gpu.uuid for gpu in ours])
-        self._fleet.admit(self._found.driver, ours, links)
+        self._fleet.admit(self._found.driver, ours)
 
     def _takes(self, gpu: GpuFacts) -> bool:
         if not self._choice.takes(gpu):
@@ -254,32 +286,51 @@ class HealthWatch(threading.Thread):
 
     def _has_mig(self, uuid: str) -> bool:
         try:
-            return self._nvml.vitals(uuid).has_mig
+            asked = self._patience.ask(uuid, partial(self._nvml.vitals, uuid), PATIENCE_S)
         except NvmlError as error:
             if error.ends_session:
                 raise
             return False  # lost just now, which the probe will say
+        return asked.has_mig
 
-    def _probe(self, uuid: str) -> None:
-        self._probing = uuid, time.monotonic()
-        try:
-            vitals = self._nvml.vitals(uuid)
-        except NvmlError as error:
-            if error.ends_session:
-                raise
-            self._fleet.note_silence([uuid], error.why)
-        else:
-            self._fleet.note_vitals(uuid, vitals, time.monotonic())
-        finally:
-            self._probing = None
+    def _probe(self) -> None:
+        probes = {uuid: partial(self._nvml.vitals, uuid) for uuid in self._fleet.uuids}
+        answering = self._fleet.used_bytes
+        answers = self._patience.ask_all(probes, PATIENCE_S)
+        self._hanging = frozenset(u for u, told in answers.items() if isinstance(told, Unanswered))
+        for uuid, told in answers.items():
+            if isinstance(told, Vitals):
+                self._fleet.note_vitals(uuid, told, time.monotonic())
+            elif isinstance(told, Unanswered):
+                if told.for_s >= HANG_S:
+                    self._fleet.note_silence([uuid], f"a probe has hung for {HANG_S:g} s")
+                elif uuid not in answering:
+                    self._fleet.note_silence([uuid], "it has not answered a probe yet")
+            elif told.ends_session:
+                raise told
+            else:
+                self._fleet.note_silence([uuid], told.why)
 
-    def _watch_events(self) -> None:
-        """Events of those that answer: one lost GPU would keep us from hearing of the others."""
+    def _learn_links(self) -> None:
         answering = frozenset(self._fleet.used_bytes)
-        if answering == self._watched:
+        if answering <= self._linked:
             return
         try:
-            self._nvml.watch(answering)
+            self._linked, links = self._patience.ask(
+                "links", partial(_links, self._nvml, answering), PATIENCE_S
+            )
+        except Unanswered:
+            return  # asked again in the next look
+        self._fleet.note_links(links)
+
+    def _watch_events(self) -> None:
+        """Events of those that answer: one lost GPU would keep us from hearing of the others. One
+        that hangs may still say why, if nobody has to ask it for that."""
+        answering = frozenset(self._fleet.used_bytes)
+        if self._watched is not None and answering | self._hanging & self._watched == self._watched:
+            return
+        try:
+            self._patience.ask("events", partial(self._nvml.watch, answering), PATIENCE_S)
         except NvmlError as error:
             if error.ends_session:
                 raise
@@ -298,3 +349,9 @@ def _entries(folder: Path) -> tuple[str, ...]:
         return tuple(sorted(os.listdir(folder)))  # noqa: PTH208 - names are all that is needed
     except OSError:
         return ()  # no such driver, or one of another kind
+
+
+def _links(nvml: Nvml, uuids: Iterable[str]) -> tuple[frozenset[str], dict[tuple[str, str], Link]]:
+    """With those whose they are: the answer may come when others are asked for."""
+    asked = frozenset(uuids)
+    return asked, links_between(nvml, asked)

@@ -2,9 +2,11 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import partial
 
 from aliquot.protocol.inventory import Link
 from deviceplugin.gpus.nvml import GpuFacts, Nvml, NvmlError
+from deviceplugin.gpus.patience import Patience
 
 __all__ = ["Choice", "Found", "find", "links_between", "unknown_names"]
 
@@ -44,17 +46,20 @@ class Found:
     """Numbers of GPUs that do not even tell who they are, and what NVML says instead."""
 
 
-def find(nvml: Nvml) -> Found:
+def find(nvml: Nvml, patience: Patience, patience_s: float) -> Found:
     """Asks for all GPUs; one that does not answer does not hide the others."""
+    count = patience.ask("the number of GPUs", nvml.count, patience_s)
+    driver = patience.ask("the driver's version", nvml.driver, patience_s)
+    numbers = {f"GPU {index}": partial(nvml.facts, index) for index in range(count)}
     gpus, silent = [], []
-    for index in range(nvml.count()):
-        try:
-            gpus.append(nvml.facts(index))
-        except NvmlError as error:
-            if error.ends_session:
-                raise
-            silent.append((index, error.why))
-    return Found(nvml.driver(), tuple(gpus), tuple(silent))
+    for index, told in enumerate(patience.ask_all(numbers, patience_s).values()):
+        if isinstance(told, GpuFacts):
+            gpus.append(told)
+        elif told.ends_session:
+            raise told
+        else:
+            silent.append((index, told.why))
+    return Found(driver, tuple(gpus), tuple(silent))
 
 
 def links_between(nvml: Nvml, uuids: Iterable[str]) -> dict[tuple[str, str], Link]:

@@ -31,7 +31,8 @@ _SESSION_ENDED = frozenset(
 """What a session answers whose driver was unloaded or exchanged under it."""
 
 PATIENCE_S = 5.0
-"""How long opening waits for calls that are under way; longer ones hang in the driver."""
+"""How long opening waits for calls that are under way, and they for it; what takes longer hangs in
+the driver."""
 
 # By compute capability, from there up to the next; NVIDIA publishes these with every architecture.
 _CORES_PER_SM = (((8, 6), 128), ((7, 0), 64), ((6, 1), 128), ((6, 0), 64), ((5, 0), 128))
@@ -113,7 +114,8 @@ class XidEvent:
 
 
 class Nvml:
-    """A session, for all threads. One that hangs in the driver holds up only the next opening."""
+    """A session, for all threads. One that hangs in the driver only keeps it from being opened
+    anew; while opening hangs, all others hear that NVML does not answer."""
 
     def __init__(self, host: Path = Path("/")) -> None:
         """`host` is where the host's files are seen; its driver is used if it is not `/`."""
@@ -124,6 +126,8 @@ class Nvml:
         self._handles: dict[str, Any] = {}
         self._uuids: dict[int, str] = {}
         self._events: Any = None
+        self._retired: list[Any] = []
+        """Sets of events that nobody will wait for any more, still to be freed."""
 
     @property
     def is_open(self) -> bool:
@@ -148,6 +152,7 @@ class Nvml:
             return
         self._is_open = False
         self._events = None
+        self._retired.clear()
         self._handles.clear()
         self._uuids.clear()
         try:
@@ -158,16 +163,16 @@ class Nvml:
     # --- what there is -----------------------------------------------------------------------
 
     def driver(self) -> str:
-        with self._gate.passing():
+        with self._passing():
             return str(_ask("the driver's version", pynvml.nvmlSystemGetDriverVersion))
 
     def count(self) -> int:
-        with self._gate.passing():
+        with self._passing():
             return int(_ask("counting GPUs", pynvml.nvmlDeviceGetCount))
 
     def facts(self, index: int) -> GpuFacts:
         """The GPU with this number; it can be asked about by its uuid from then on."""
-        with self._gate.passing():
+        with self._passing():
             asked = f"GPU {index}"
             handle = _ask(asked, pynvml.nvmlDeviceGetHandleByIndex, index)
             uuid = str(_ask(asked, pynvml.nvmlDeviceGetUUID, handle))
@@ -185,7 +190,7 @@ class Nvml:
 
     def is_linked(self, one: str, other: str) -> bool:
         """Whether NVLinks join the two, directly or through a switch."""
-        with self._gate.passing():
+        with self._passing():
             ends = self._handle(one), self._handle(other)
             capability = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
             status = _ask_or(-1, f"GPU {one}", pynvml.nvmlDeviceGetP2PStatus, *ends, capability)
@@ -193,7 +198,7 @@ class Nvml:
 
     def common_ancestor(self, one: str, other: str) -> int:
         """Where the PCIe paths of the two meet, as an nvmlGpuTopologyLevel_t."""
-        with self._gate.passing():
+        with self._passing():
             ends = self._handle(one), self._handle(other)
             far: int = pynvml.NVML_TOPOLOGY_SYSTEM
             return _ask_or(far, f"GPU {one}", pynvml.nvmlDeviceGetTopologyCommonAncestor, *ends)
@@ -201,7 +206,7 @@ class Nvml:
     # --- how it is ---------------------------------------------------------------------------
 
     def vitals(self, uuid: str) -> Vitals:
-        with self._gate.passing():
+        with self._passing():
             handle, asked = self._handle(uuid), f"GPU {uuid}"
             # A handle may outlive its GPU, so the answer itself is compared.
             if _ask(asked, pynvml.nvmlDeviceGetUUID, handle) != uuid:
@@ -215,7 +220,7 @@ class Nvml:
 
     def processes(self, uuid: str) -> list[GpuProcess]:
         """Who has something on the GPU, each pid once with all that it has."""
-        with self._gate.passing():
+        with self._passing():
             handle, asked = self._handle(uuid), f"the processes of GPU {uuid}"
             found: dict[int, int | None] = {}
             none: list[Any] = []
@@ -246,27 +251,37 @@ class Nvml:
     # --- events ------------------------------------------------------------------------------
 
     def watch(self, uuids: Iterable[str]) -> None:
-        """From now on `wait` hears of Xids of these GPUs; those without such events stay silent."""
-        with self._alone():
+        """From now on `wait` hears of Xids of these GPUs; those without such events stay silent.
+
+        When it fails, those are watched that were before.
+        """
+        with self._passing():
             asked, kinds = "watching for Xids", pynvml.nvmlEventTypeXidCriticalError
             handles = [self._handle(uuid) for uuid in uuids]
-            before, self._events = self._events, None
-            if before is not None:
-                _ask(asked, pynvml.nvmlEventSetFree, before)
-            self._events = events = _ask(asked, pynvml.nvmlEventSetCreate)
-            for handle in handles:
-                _ask_or(None, asked, pynvml.nvmlDeviceRegisterEvents, handle, kinds, events)
+            events = _ask(asked, pynvml.nvmlEventSetCreate)
+            try:
+                for handle in handles:
+                    _ask_or(None, asked, pynvml.nvmlDeviceRegisterEvents, handle, kinds, events)
+            except NvmlError:
+                self._retired.append(events)
+                raise
+            if self._events is not None:
+                self._retired.append(self._events)
+            self._events = events
 
     @property
     def is_watching(self) -> bool:
         return self._events is not None
 
     def wait(self, timeout_ms: int) -> XidEvent | None:
-        """The next Xid; None when there was none in time, or nothing is watched."""
-        with self._gate.passing():
-            if self._events is None:
-                return None
+        """The next Xid; None when there was none in time, or nothing is watched. For one thread."""
+        with self._passing():
             asked, events = "waiting for Xids", self._events
+            # Only here is it certain that nobody waits for them.
+            while self._retired:
+                _ask(asked, pynvml.nvmlEventSetFree, self._retired.pop())
+            if events is None:
+                return None
             try:
                 event = _ask(asked, pynvml.nvmlEventSetWait_v2, events, timeout_ms)
             except NvmlError as error:
@@ -277,6 +292,15 @@ class Nvml:
         if uuid is None or event.eventType != pynvml.nvmlEventTypeXidCriticalError:
             return None
         return XidEvent(uuid, int(event.eventData))
+
+    @contextmanager
+    def _passing(self) -> Iterator[None]:
+        try:
+            with self._gate.passing(PATIENCE_S):
+                yield
+        except TimeoutError:
+            why = f"NVML has not been opened for {PATIENCE_S:g} s"
+            raise NvmlError("NVML", why, pynvml.NVML_ERROR_TIMEOUT) from None
 
     @contextmanager
     def _alone(self) -> Iterator[None]:

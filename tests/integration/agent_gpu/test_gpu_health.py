@@ -130,7 +130,7 @@ def test_a_driver_that_comes_later_is_found(node: SimulatedNode, tmp_path: Path)
         assert len(watcher.until(lambda picture: picture["gpus"] != [])["gpus"]) == 4
 
 
-def test_events_are_heard_while_a_probe_hangs_in_the_driver(node: SimulatedNode) -> None:
+def test_others_are_watched_while_a_probe_hangs_in_the_driver(node: SimulatedNode) -> None:
     with running("watch_gpus.py", node.env, hang_s=1.0, stop_s=0.1) as watcher:
         watcher.until(bool)
         node.inject(1, "nvml-slow=3600s")
@@ -139,7 +139,25 @@ def test_events_are_heard_while_a_probe_hangs_in_the_driver(node: SimulatedNode)
         node.inject(2, "xid=62")
         picture = watcher.until(lambda picture: unusable(picture)[2] != "")
         assert unusable(picture)[2].startswith("Xid 62")
+        node.inject(3, "lost")
+        picture = watcher.until(lambda picture: unusable(picture)[3] != "")
+        assert unusable(picture)[3] == "GPU is lost", "and the others are still probed"
+        node.inject(3, "clear")
+        watcher.until(lambda picture: unusable(picture)[3] == "")
         assert watcher.end() == 0, "nor does the agent wait for the driver when it ends"
+
+
+def test_one_gpu_that_hangs_from_the_start_does_not_take_the_node_down(
+    node: SimulatedNode,
+) -> None:
+    node.inject(1, "nvml-slow=3600s")
+    with running("watch_gpus.py", node.env, hang_s=1.0, stop_s=0.1) as watcher:
+        picture = watcher.until(bool)
+        assert [gpu["index"] for gpu in picture["gpus"]] == [0, 2, 3]
+        assert unusable(picture) == [""] * 3
+        watcher.await_log("GPU 1 does not answer: the driver does not come back")
+        node.inject(3, "lost")
+        watcher.until(lambda picture: unusable(picture)[2] == "GPU is lost")
 
 
 def test_stopping_ends_the_thread_and_the_session(node: SimulatedNode) -> None:

@@ -1,5 +1,6 @@
 """How the watch over GPUs treats a driver that goes, comes back, or shows other GPUs."""
 
+import threading
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -37,8 +38,16 @@ class Driver:
     is_open: bool = False
     watched: set[str] = field(default_factory=set)
     is_watching: bool = False
+    hangs: dict[str, threading.Event] = field(default_factory=dict)
+    """Calls, or GPUs, that come back when their event is set."""
+
+    def hang(self, *names: str) -> None:
+        for name in names:
+            if name in self.hangs:
+                assert self.hangs[name].wait(60)
 
     def open(self) -> None:
+        self.hang("open")
         if not self.is_loaded:
             raise unloaded()
         self.opened += 1
@@ -55,11 +64,13 @@ class Driver:
 
     def facts(self, index: int) -> GpuFacts:
         uuid = self.gpus[index]
+        self.hang("facts", uuid)
         if uuid in self.lost:
             raise lost()
         return GpuFacts(uuid, index, "A100", 80 * GIB, 108, 0, index)
 
     def vitals(self, uuid: str) -> Vitals:
+        self.hang("vitals", uuid)
         if not self.is_loaded:
             raise unloaded()
         if uuid in self.lost:
@@ -69,12 +80,14 @@ class Driver:
         return Vitals(0, uuid in self.mig, 0)
 
     def is_linked(self, one: str, other: str) -> bool:
+        self.hang("links", one, other)
         return False
 
     def common_ancestor(self, one: str, other: str) -> int:
         return 30
 
     def watch(self, uuids: object) -> None:
+        self.hang("watch")
         self.watched, self.is_watching = set(cast("set[str]", uuids)), True
 
     def wait(self, timeout_ms: int) -> None:

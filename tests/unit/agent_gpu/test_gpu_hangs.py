@@ -1,0 +1,140 @@
+"""A driver that hangs: what it does not answer is withdrawn, and everything else goes on."""
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pynvml
+import pytest
+
+from aliquot.protocol.inventory import Link
+from deviceplugin.gpus import health
+from deviceplugin.gpus.nvml import NvmlError
+from tests.unit.agent_gpu.test_gpu_watch import Driver, Watched, make
+
+DEADLINE_S = 60.0
+HUNG = "a probe has hung for 0.2 s"
+
+
+@pytest.fixture
+def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
+    monkeypatch.setattr(health, "HANG_S", 0.2)
+    monkeypatch.setattr(health, "OPEN_S", 0.2)
+    monkeypatch.setattr(health, "PATIENCE_S", 0.05)
+    driver = Driver(gpus=["GPU-a", "GPU-b", "GPU-c"])
+    yield driver
+    for event in driver.hangs.values():
+        event.set()
+
+
+def until(watched: Watched, expected: dict[str, str]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while (seen := watched.look()) != expected:
+        assert time.monotonic() < deadline, seen
+
+
+def test_others_are_watched_while_one_hangs_and_it_recovers(tmp_path: Path, driver: Driver) -> None:
+    watched = make(tmp_path, driver=driver)
+    watched.look()
+    driver.hangs["GPU-b"] = threading.Event()
+    until(watched, {"GPU-a": "", "GPU-b": HUNG, "GPU-c": ""})
+    driver.lost.add("GPU-c")
+    assert watched.look() == {"GPU-a": "", "GPU-b": HUNG, "GPU-c": "GPU is lost"}
+    driver.lost.clear()
+    assert watched.look() == {"GPU-a": "", "GPU-b": HUNG, "GPU-c": ""}
+    driver.hangs.pop("GPU-b").set()
+    until(watched, {"GPU-a": "", "GPU-b": "", "GPU-c": ""})
+
+
+def test_a_slow_answer_withdraws_nobody(tmp_path: Path, driver: Driver) -> None:
+    watched = make(tmp_path, driver=driver)
+    watched.look()
+    slow = driver.hangs["GPU-b"] = threading.Event()
+    assert watched.look()["GPU-b"] == ""
+    slow.set()
+    del driver.hangs["GPU-b"]
+    assert watched.look()["GPU-b"] == ""
+    assert len(watched.pictures) == 1
+
+
+def test_one_that_hangs_from_the_start_is_left_out_until_it_answers(
+    tmp_path: Path, driver: Driver, caplog: pytest.LogCaptureFixture
+) -> None:
+    driver.hangs["GPU-b"] = threading.Event()
+    watched = make(tmp_path, driver=driver)
+    assert watched.look() == {"GPU-a": "", "GPU-c": ""}
+    assert "GPU 1 does not answer: the driver does not come back" in caplog.text
+    driver.hangs.pop("GPU-b").set()
+    until(watched, {"GPU-a": "", "GPU-b": "", "GPU-c": ""})
+
+
+@pytest.mark.parametrize("call", ["vitals", "links", "watch"])
+def test_no_call_holds_up_the_look(tmp_path: Path, driver: Driver, call: str) -> None:
+    watched = make(tmp_path, driver=driver)
+    driver.hangs[call] = threading.Event()
+    assert watched.look().keys() == {"GPU-a", "GPU-b", "GPU-c"}
+    driver.hangs.pop(call).set()
+    until(watched, {"GPU-a": "", "GPU-b": "", "GPU-c": ""})
+    assert watched.pictures[-1].links[0][1] is Link.NUMA
+    assert driver.watched == {"GPU-a", "GPU-b", "GPU-c"}
+
+
+def test_what_has_never_answered_a_probe_is_not_handed_out(tmp_path: Path, driver: Driver) -> None:
+    driver.hangs["vitals"] = threading.Event()
+    watched = make(tmp_path, driver=driver)
+    assert all(watched.look().values())
+
+
+def test_when_opening_hangs_the_node_has_no_gpus_and_says_why(
+    tmp_path: Path, driver: Driver
+) -> None:
+    driver.hangs["open"] = threading.Event()
+    watched = make(tmp_path, driver=driver)
+    assert watched.look() == {}
+    assert watched.watch.absence is not None
+    assert watched.watch.absence.is_fault
+    assert "opening NVML: the driver does not come back" in watched.watch.absence.why
+    driver.hangs.pop("open").set()
+    until(watched, {"GPU-a": "", "GPU-b": "", "GPU-c": ""})
+    assert watched.watch.absence is None
+
+
+def test_a_session_that_cannot_be_opened_anew_is_used_on(tmp_path: Path) -> None:
+    """Somebody hangs inside of it: about the others it answers as before."""
+
+    class Occupied(Driver):
+        def open(self) -> None:
+            if self.opened:
+                raise NvmlError("opening NVML", "somebody hangs", pynvml.NVML_ERROR_TIMEOUT)
+            super().open()
+
+    watched = make(tmp_path, driver=Occupied())
+    watched.look()
+    (tmp_path / "gpus" / "0000:81:00.0").mkdir(parents=True)
+    for _ in range(3):
+        assert watched.look() == {"GPU-a": "", "GPU-b": ""}
+    watched.driver.lost.add("GPU-a")
+    assert watched.look() == {"GPU-a": "GPU is lost", "GPU-b": ""}
+
+
+def test_events_of_one_that_hangs_are_still_awaited(tmp_path: Path, driver: Driver) -> None:
+    watched = make(tmp_path, driver=driver)
+    watched.look()
+    driver.hangs["GPU-b"] = threading.Event()
+    until(watched, {"GPU-a": "", "GPU-b": HUNG, "GPU-c": ""})
+    watched.look()
+    assert driver.watched == {"GPU-a", "GPU-b", "GPU-c"}
+
+
+def test_a_driver_that_hangs_ages_the_probes_but_does_not_stall_us(
+    tmp_path: Path, driver: Driver
+) -> None:
+    watched = make(tmp_path, driver=driver)
+    watched.look()
+    driver.hangs["GPU-b"] = threading.Event()
+    began_s = time.monotonic()
+    until(watched, {"GPU-a": "", "GPU-b": HUNG, "GPU-c": ""})
+    passed_s = time.monotonic() - began_s
+    assert watched.watch.age_s >= passed_s
+    assert watched.watch.stalled_s < passed_s
