@@ -330,12 +330,15 @@ class HealthWatch(threading.Thread):
         if self._watched is not None and answering | self._hanging & self._watched == self._watched:
             return
         try:
-            self._patience.ask("events", partial(self._nvml.watch, answering), PATIENCE_S)
+            watch = partial(self._nvml.watch, answering)
+            self._watched = self._patience.ask("events", watch, PATIENCE_S)
         except NvmlError as error:
             if error.ends_session:
                 raise
-            self._complain(f"only probes will notice faults: {error}")
-        self._watched = answering
+            self._complain(f"only probes will notice faults for now: {error}")
+            return  # tried again in the next look
+        for uuid in sorted(answering - self._watched):
+            self._complain(f"only probes will notice faults of GPU {uuid} for now")
 
     def _complain(self, text: str) -> None:
         """Once, however often it is seen."""

@@ -6,6 +6,7 @@ is away as they hear of everything else that goes wrong.
 """
 
 import ctypes
+import logging
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -38,6 +39,8 @@ the driver."""
 _CORES_PER_SM = (((8, 6), 128), ((7, 0), 64), ((6, 1), 128), ((6, 0), 64), ((5, 0), 128))
 
 _Default = TypeVar("_Default")
+
+_log = logging.getLogger(__name__)
 
 
 class NvmlError(Exception):
@@ -250,24 +253,28 @@ class Nvml:
 
     # --- events ------------------------------------------------------------------------------
 
-    def watch(self, uuids: Iterable[str]) -> None:
-        """From now on `wait` hears of Xids of these GPUs; those without such events stay silent.
-
-        When it fails, those are watched that were before.
-        """
+    def watch(self, uuids: Iterable[str]) -> frozenset[str]:
+        """From now on `wait` hears of Xids of these GPUs, but not of those that cannot be watched
+        just now. Returns the others, with those that have no such events and stay silent."""
         with self._passing():
-            asked, kinds = "watching for Xids", pynvml.nvmlEventTypeXidCriticalError
-            handles = [self._handle(uuid) for uuid in uuids]
-            events = _ask(asked, pynvml.nvmlEventSetCreate)
-            try:
-                for handle in handles:
-                    _ask_or(None, asked, pynvml.nvmlDeviceRegisterEvents, handle, kinds, events)
-            except NvmlError:
-                self._retired.append(events)
+            events = _ask("watching for Xids", pynvml.nvmlEventSetCreate)
+            watched = frozenset(uuid for uuid in uuids if self._registers(uuid, events))
+            before, self._events = self._events, events
+            if before is not None:
+                self._retired.append(before)
+            return watched
+
+    def _registers(self, uuid: str, events: Any) -> bool:
+        asked, kinds = f"watching GPU {uuid} for Xids", pynvml.nvmlEventTypeXidCriticalError
+        try:
+            handle = self._handle(uuid)
+            _ask_or(None, asked, pynvml.nvmlDeviceRegisterEvents, handle, kinds, events)
+        except NvmlError as error:
+            if error.ends_session:
                 raise
-            if self._events is not None:
-                self._retired.append(self._events)
-            self._events = events
+            _log.debug("%s", error)  # whoever watches sees which are missing
+            return False
+        return True
 
     @property
     def is_watching(self) -> bool:

@@ -38,6 +38,9 @@ class Driver:
     is_open: bool = False
     watched: set[str] = field(default_factory=set)
     is_watching: bool = False
+    watch_fails: bool = False
+    deaf: set[str] = field(default_factory=set)
+    """Those that cannot be watched just now."""
     hangs: dict[str, threading.Event] = field(default_factory=dict)
     """Calls, or GPUs, that come back when their event is set."""
 
@@ -86,9 +89,12 @@ class Driver:
     def common_ancestor(self, one: str, other: str) -> int:
         return 30
 
-    def watch(self, uuids: object) -> None:
+    def watch(self, uuids: object) -> frozenset[str]:
         self.hang("watch")
-        self.watched, self.is_watching = set(cast("set[str]", uuids)), True
+        if self.watch_fails:
+            raise NvmlError("watching", "Unknown Error", pynvml.NVML_ERROR_UNKNOWN)
+        self.watched, self.is_watching = set(cast("set[str]", uuids)) - self.deaf, True
+        return frozenset(self.watched)
 
     def wait(self, timeout_ms: int) -> None:
         time.sleep(0.001)
@@ -170,6 +176,23 @@ def test_events_are_awaited_of_those_that_answer(watched: Watched) -> None:
     watched.look()
     assert watched.driver.watched == {"GPU-a"}
     watched.driver.lost.clear()
+    watched.look()
+    assert watched.driver.watched == {"GPU-a", "GPU-b"}
+
+
+def test_watching_for_events_is_tried_again_until_it_succeeds(
+    watched: Watched, caplog: pytest.LogCaptureFixture
+) -> None:
+    watched.driver.watch_fails = True
+    watched.look()
+    watched.look()
+    assert watched.driver.watched == set()
+    assert caplog.text.count("only probes will notice faults for now") == 1
+    watched.driver.watch_fails = False
+    watched.driver.deaf = {"GPU-b"}
+    watched.look()
+    assert watched.driver.watched == {"GPU-a"}
+    watched.driver.deaf = set()
     watched.look()
     assert watched.driver.watched == {"GPU-a", "GPU-b"}
 
