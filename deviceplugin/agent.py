@@ -97,7 +97,11 @@ class Agent:
         choice = choice_of(settings)
         self._picture = Picture(choice, self._show, self._tell_node)
         self._health = HealthWatch(
-            nvml, self._picture.take_hardware, choice, host=settings.host_dir
+            nvml,
+            self._picture.take_hardware,
+            choice,
+            host=settings.host_dir,
+            numbers=settings.state_dir / "gpu-numbers",
         )
         self._kubelet = KubeletLink(
             settings.kubelet_dir,

@@ -79,7 +79,7 @@ ROWS = (
         "GPU,...",
         "",
         words,
-        "numbers or uuids of the GPUs that are ours; empty for all",
+        "the GPUs that are ours, best by uuid: numbers shift when a GPU fails; empty for all",
     ),
     Row(
         "gpus_left",
@@ -87,7 +87,7 @@ ROWS = (
         "GPU,...",
         "",
         words,
-        "numbers or uuids of GPUs that are left to others",
+        "GPUs that are left to others, best by uuid: numbers shift when a GPU fails",
     ),
     Row(
         "memory_unit_bytes",

@@ -18,10 +18,11 @@ from deviceplugin.gpus.absence import Absence, explain_absence
 from deviceplugin.gpus.condition import QUIET_S
 from deviceplugin.gpus.fleet import Fleet
 from deviceplugin.gpus.hardware import Hardware
-from deviceplugin.gpus.inventory import Choice, Found, find, links_between, unknown_names
-from deviceplugin.gpus.nvml import GpuFacts, Nvml, NvmlError, Vitals
+from deviceplugin.gpus.inventory import Choice, links_between
+from deviceplugin.gpus.nvml import Nvml, NvmlError, Vitals
 from deviceplugin.gpus.patience import Patience, Unanswered
 from deviceplugin.gpus.pcibus import gpus_on_bus
+from deviceplugin.gpus.stock import Stock
 
 __all__ = ["PROBE_S", "HealthWatch"]
 
@@ -65,27 +66,27 @@ class HealthWatch(threading.Thread):
         quiet_s: float = QUIET_S,
         kernel_list: Path = KERNEL_LIST,
         host: Path = Path("/"),
+        numbers: Path | None = None,
     ) -> None:
-        """`host` is where the host's files are seen."""
+        """`host` is where the host's files are seen, `numbers` where those of the GPUs are kept."""
         super().__init__(name="gpu-health", daemon=True)
         self._nvml = nvml
         self._patience = Patience()
         self._fleet = Fleet(publish, quiet_s)
-        self._choice = choice or Choice()
+        self._complaints: set[str] = set()
+        self._stock = Stock(nvml, self._patience, choice or Choice(), numbers, self._complain)
         self._kernel_list = kernel_list
         self._host = host
         self._stopping = threading.Event()
         self._look_now = threading.Event()
         self._events = threading.Thread(target=self._hear, name="gpu-events", daemon=True)
 
-        self._found = Found("", (), ())
         self._listed: tuple[str, ...] = ()
         self._opened_at_s = 0.0
         self._watched: frozenset[str] | None = None
         self._linked: frozenset[str] = frozenset()
         """Between which the links are known."""
         self._hanging: frozenset[str] = frozenset()
-        self._complaints: set[str] = set()
         self._probed_at_s = self._looked_at_s = self._heard_at_s = time.monotonic()
         self._bus: tuple[str, ...] = ()
         self._bus_read_at_s: float | None = None
@@ -199,7 +200,7 @@ class HealthWatch(threading.Thread):
     def _note_absence(self, failure: NvmlError | None) -> None:
         absence = None
         if not self._fleet.uuids:
-            absence = explain_absence(self._found, failure, self._read_bus())
+            absence = explain_absence(self._stock.found, failure, self._read_bus())
             if absence != self._absence:
                 level = logging.WARNING if absence.is_fault else logging.INFO
                 _log.log(level, "no GPU to hand out: %s", absence.why)
@@ -219,7 +220,7 @@ class HealthWatch(threading.Thread):
         if known and not answering:
             return True  # the driver itself was exchanged
         is_overdue = time.monotonic() - self._opened_at_s >= REOPEN_S
-        is_missing_some = len(answering) < len(known) or self._found.silent or not known
+        is_missing_some = len(answering) < len(known) or self._stock.found.silent or not known
         return is_overdue and bool(is_missing_some)
 
     def _renew(self) -> NvmlError | None:
@@ -230,7 +231,7 @@ class HealthWatch(threading.Thread):
             if listed != self._listed or self._must_open():
                 self._open()
                 self._listed = listed
-            elif any(self._answers(index) for index, _ in self._found.silent):
+            elif self._stock.is_stale(PATIENCE_S):
                 self._take_stock()
         except NvmlError as error:
             if error.ends_session or not self._nvml.is_open:
@@ -253,45 +254,11 @@ class HealthWatch(threading.Thread):
             except NvmlError as error:
                 _log.info("%s", error)  # somebody hangs in it
 
-    def _answers(self, index: int) -> bool:
-        try:
-            self._patience.ask(f"GPU {index}", partial(self._nvml.facts, index), PATIENCE_S)
-        except NvmlError:
-            return False
-        return True
-
     def _take_stock(self) -> None:
         # At first those that take their time are waited for; later they would hold up the others.
-        patience_s = PATIENCE_S if self._fleet.uuids else HANG_S
-        self._found = find(self._nvml, self._patience, patience_s)
-        for index, why in self._found.silent:
-            self._complain(f"GPU {index} does not answer: {why}")
-        if not self._found.silent:
-            for name in unknown_names(self._choice, self._found.gpus):
-                there = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in self._found.gpus)
-                self._complain(f"the settings name GPU {name}, but there are: {there or 'none'}")
-        ours = [gpu for gpu in self._found.gpus if self._takes(gpu)]
-        self._fleet.admit(self._found.driver, ours)
-
-    def _takes(self, gpu: GpuFacts) -> bool:
-        if not self._choice.takes(gpu):
-            return False
-        if gpu.uuid not in self._fleet.uuids and self._has_mig(gpu.uuid):
-            self._complain(
-                f"GPU {gpu.index} ({gpu.uuid}) is left out: it is in MIG mode, whose parts only "
-                "the driver can share out; switch it off with `nvidia-smi -mig 0` to share it here"
-            )
-            return False
-        return True
-
-    def _has_mig(self, uuid: str) -> bool:
-        try:
-            asked = self._patience.ask(uuid, partial(self._nvml.vitals, uuid), PATIENCE_S)
-        except NvmlError as error:
-            if error.ends_session:
-                raise
-            return False  # lost just now, which the probe will say
-        return asked.has_mig
+        known = self._fleet.uuids
+        ours = self._stock.take(known, PATIENCE_S if known else HANG_S)
+        self._fleet.admit(self._stock.found.driver, ours)
 
     def _probe(self) -> None:
         probes = {uuid: partial(self._nvml.vitals, uuid) for uuid in self._fleet.uuids}

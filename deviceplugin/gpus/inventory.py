@@ -31,6 +31,14 @@ class Choice:
             return False
         return not self.ours or self.lists(gpu.index, gpu.uuid)
 
+    @property
+    def has_numbers(self) -> bool:
+        return any(name.isdecimal() for name in self.ours | self.others)
+
+    def names(self, uuid: str) -> bool:
+        """Whether this GPU is spoken of by its uuid."""
+        return uuid.lower() in {name.lower() for name in self.ours | self.others}
+
     def lists(self, index: int, uuid: str) -> bool:
         """Whether it was said outright that this GPU is ours."""
         return bool({str(index), uuid.lower()} & {name.lower() for name in self.ours})

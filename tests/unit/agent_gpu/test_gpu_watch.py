@@ -116,11 +116,21 @@ def watched(tmp_path: Path) -> Watched:
     return make(tmp_path)
 
 
-def make(tmp_path: Path, choice: Choice | None = None, driver: Driver | None = None) -> Watched:
+def make(
+    tmp_path: Path,
+    choice: Choice | None = None,
+    driver: Driver | None = None,
+    numbers: Path | None = None,
+) -> Watched:
     driver = driver or Driver()
     pictures: list[Hardware] = []
     watch = HealthWatch(
-        cast("Nvml", driver), pictures.append, choice, kernel_list=tmp_path / "gpus", host=tmp_path
+        cast("Nvml", driver),
+        pictures.append,
+        choice,
+        kernel_list=tmp_path / "gpus",
+        host=tmp_path,
+        numbers=numbers,
     )
     return Watched(driver, watch, pictures)
 
