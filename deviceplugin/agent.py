@@ -48,7 +48,7 @@ FIRST_LOOK_S = 60.0
 ENDING_S = 0.2
 """How soon a start that waits for the driver notices that it is to end."""
 OTHERS_S = 0.5
-"""How long the first look at other plugins may hold up the start; the next round looks again."""
+"""How long a look at other plugins may hold up a new GPU or the start; every round looks again."""
 DELAYED_S = 1.0
 """How often a start that has to wait is tried again."""
 STUCK_S = 300.0
@@ -95,7 +95,7 @@ class Agent:
         )
         nvml = Nvml(settings.host_dir)
         choice = choice_of(settings)
-        self._picture = Picture(choice, self._show, self._tell_node)
+        self._picture = Picture(choice, self._show, self._tell_node, self._find_advertised)
         self._health = HealthWatch(
             nvml,
             self._picture.take_hardware,
@@ -261,10 +261,16 @@ class Agent:
         self._viewer.note()
 
     def _look_at_others(self, timeout_s: float = BACKGROUND_TIMEOUT_S) -> None:
+        advertised = self._find_advertised(timeout_s)
+        if advertised is not None:
+            self._picture.take_advertised(advertised)
+
+    def _find_advertised(self, timeout_s: float = OTHERS_S) -> dict[str, frozenset[str]] | None:
         try:
-            self._picture.take_advertised(self._kubelet.podresources.allocatable(timeout_s))
+            return self._kubelet.podresources.allocatable(timeout_s)
         except PodResourcesError as error:
             log.info("other plugins are not looked at: %s", error)
+            return None
 
     def _show(self, hardware: Hardware) -> None:
         try:

@@ -16,8 +16,13 @@ class Scene:
         self.published: list[Hardware] = []
         self.told: list[tuple[str, str]] = []
         self.fails = False
+        self.advertised: dict[str, list[str]] | None = None
+        """What a look at the kubelet finds; None: it does not answer."""
         self.picture = Picture(
-            choice or Choice(), self._publish, lambda *event: self.told.append(event)
+            choice or Choice(),
+            self._publish,
+            lambda *event: self.told.append(event),
+            lambda: self.advertised,
         )
 
     def _publish(self, hardware: Hardware) -> None:
@@ -54,6 +59,29 @@ def test_news_of_the_hardware_keep_what_is_known_of_rivals() -> None:
     assert scene.usable == [False, False]
     scene.picture.take_hardware(NODE)
     assert scene.usable == [False, True]
+
+
+def test_a_gpu_that_appears_after_its_rival_was_seen_is_withheld_at_once() -> None:
+    scene = Scene()
+    scene.picture.take_hardware(Hardware(NODE.gpus[1:]))
+    scene.picture.take_advertised({NVIDIA: [A]})
+    scene.picture.take_hardware(NODE)
+    assert scene.usable == [False, True]
+    assert [rival.resource for rival in scene.picture.rivals] == [NVIDIA]
+    assert [reason for reason, _ in scene.told] == ["GpuClaimedTwice"]
+
+
+def test_others_are_looked_at_before_a_new_gpu_is_shown() -> None:
+    scene = Scene()
+    scene.advertised = {NVIDIA: [A]}
+    scene.picture.take_hardware(NODE)
+    assert [gpu.unusable for gpu in scene.published[0].gpus] == [
+        f"another plugin advertises it as {NVIDIA}",
+        "",
+    ]
+    scene.advertised = {}
+    scene.picture.take_hardware(NODE)
+    assert scene.usable == [False, True], "nothing is new, so nobody was asked"
 
 
 def test_what_could_not_be_published_is_published_again() -> None:
