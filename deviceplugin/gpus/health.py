@@ -74,7 +74,9 @@ class HealthWatch(threading.Thread):
         self._patience = Patience()
         self._fleet = Fleet(publish, quiet_s)
         self._complaints: set[str] = set()
-        self._stock = Stock(nvml, self._patience, choice or Choice(), numbers, self._complain)
+        self._stock = Stock(
+            nvml, self._patience, choice or Choice(), numbers, self._complain, PATIENCE_S
+        )
         self._kernel_list = kernel_list
         self._host = host
         self._stopping = threading.Event()
@@ -220,18 +222,18 @@ class HealthWatch(threading.Thread):
         if known and not answering:
             return True  # the driver itself was exchanged
         is_overdue = time.monotonic() - self._opened_at_s >= REOPEN_S
-        is_missing_some = len(answering) < len(known) or self._stock.found.silent or not known
-        return is_overdue and bool(is_missing_some)
+        is_missing_some = len(answering) < len(known) or self._stock.is_missing_some or not known
+        return is_overdue and is_missing_some
 
     def _renew(self) -> NvmlError | None:
         """Looks for GPUs where that is due. Why it could not, if those that are known can still be
         asked: somebody who hangs in the driver keeps the session as it is."""
         try:
             listed = _entries(self._kernel_list)
-            if listed != self._listed or self._must_open():
+            if listed != self._listed or self._must_open() or self._stock.has_left_mig():
                 self._open()
                 self._listed = listed
-            elif self._stock.is_stale(PATIENCE_S):
+            elif self._stock.has_new_answers():
                 self._take_stock()
         except NvmlError as error:
             if error.ends_session or not self._nvml.is_open:

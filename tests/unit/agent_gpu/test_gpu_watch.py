@@ -10,6 +10,7 @@ import pynvml
 import pytest
 
 from aliquot.protocol.inventory import Link
+from deviceplugin.gpus import health
 from deviceplugin.gpus.hardware import Hardware
 from deviceplugin.gpus.health import EVENT_WAIT_MS, PROBE_S, HealthWatch
 from deviceplugin.gpus.inventory import Choice
@@ -39,6 +40,8 @@ class Driver:
     watched: set[str] = field(default_factory=set)
     is_watching: bool = False
     watch_fails: bool = False
+    stale: set[str] = field(default_factory=set)
+    """Those that answer in a new session only."""
     deaf: set[str] = field(default_factory=set)
     """Those that cannot be watched just now."""
     hangs: dict[str, threading.Event] = field(default_factory=dict)
@@ -55,6 +58,7 @@ class Driver:
             raise unloaded()
         self.opened += 1
         self.is_open = True
+        self.stale.clear()
 
     def close(self) -> None:
         self.is_open = self.is_watching = False
@@ -76,7 +80,7 @@ class Driver:
         self.hang("vitals", uuid)
         if not self.is_loaded:
             raise unloaded()
-        if uuid in self.lost:
+        if uuid in self.lost | self.stale:
             raise lost()
         if uuid not in self.gpus:
             raise NvmlError(uuid, "it is not there any more", pynvml.NVML_ERROR_NOT_FOUND)
@@ -224,6 +228,25 @@ def test_gpus_in_mig_mode_are_left_out_with_the_reason(
     assert watched.look() == {"GPU-a": ""}
     assert "GPU 1 (GPU-b) is left out: it is in MIG mode" in caplog.text
     assert "nvidia-smi -mig 0" in caplog.text
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_gpu_that_leaves_mig_mode_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, answers: bool
+) -> None:
+    """Beside one that is well; it is reset by that, so it is asked for in a new session."""
+    watched = make(tmp_path, driver=Driver(mig={"GPU-b"}))
+    watched.look()
+    watched.look()
+    assert watched.driver.opened == 1
+    watched.driver.mig.clear()
+    if not answers:
+        watched.driver.stale.add("GPU-b")
+        assert watched.look() == {"GPU-a": ""}
+        assert watched.driver.opened == 1
+        monkeypatch.setattr(health, "REOPEN_S", 0.0)
+    assert watched.look() == {"GPU-a": "", "GPU-b": ""}
+    assert watched.driver.opened == 2
 
 
 def test_a_gpu_that_is_switched_to_mig_later_stays_known(watched: Watched) -> None:
