@@ -31,7 +31,8 @@ def explain_absence(found: Found, error: NvmlError | None, on_bus: tuple[str, ..
         text = (
             "the only GPU of this node is" if count == 1 else f"all {count} GPUs of this node are"
         )
-        return Absence(f"{text} left to others or in MIG mode", is_fault=False)
+        why = "left to others, in MIG mode or without own memory"
+        return Absence(f"{text} {why}", is_fault=False)
     if seen:
         return Absence(f"{seen}, but the driver does not show it", is_fault=True)
     return Absence("this node has no GPU", is_fault=False)

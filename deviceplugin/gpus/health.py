@@ -6,7 +6,6 @@ hang, and then the others still want watching. Another one waits for Xid events.
 """
 
 import logging
-import os
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -19,6 +18,7 @@ from deviceplugin.gpus.condition import QUIET_S
 from deviceplugin.gpus.fleet import Fleet
 from deviceplugin.gpus.hardware import Hardware
 from deviceplugin.gpus.inventory import Choice, links_between
+from deviceplugin.gpus.kernellist import KERNEL_LIST, entries
 from deviceplugin.gpus.nvml import Nvml, NvmlError, Vitals
 from deviceplugin.gpus.patience import Patience, Unanswered
 from deviceplugin.gpus.pcibus import gpus_on_bus
@@ -47,9 +47,6 @@ EVENT_WAIT_MS = 500
 
 STOP_S = 5.0
 """How long stopping waits for the driver; a thread that hangs in it ends with the process."""
-
-KERNEL_LIST = Path("/proc/driver/nvidia/gpus")
-"""A folder with an entry for each GPU that the driver has; NVML itself looks only when opened."""
 
 _log = logging.getLogger(__name__)
 
@@ -229,7 +226,8 @@ class HealthWatch(threading.Thread):
         """Looks for GPUs where that is due. Why it could not, if those that are known can still be
         asked: somebody who hangs in the driver keeps the session as it is."""
         try:
-            listed = _entries(self._kernel_list)
+            # NVML itself looks only when it is opened.
+            listed = entries(self._kernel_list)
             if listed != self._listed or self._must_open() or self._stock.has_left_mig():
                 self._open()
                 self._listed = listed
@@ -314,13 +312,6 @@ class HealthWatch(threading.Thread):
         if text not in self._complaints:
             self._complaints.add(text)
             _log.warning("%s", text)
-
-
-def _entries(folder: Path) -> tuple[str, ...]:
-    try:
-        return tuple(sorted(os.listdir(folder)))  # noqa: PTH208 - names are all that is needed
-    except OSError:
-        return ()  # no such driver, or one of another kind
 
 
 def _links(nvml: Nvml, uuids: Iterable[str]) -> tuple[frozenset[str], dict[tuple[str, str], Link]]:

@@ -7,29 +7,21 @@ is away as they hear of everything else that goes wrong.
 
 import ctypes
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import pynvml
 
 from deviceplugin.gpus.devicenodes import borrow_nodes
 from deviceplugin.gpus.driverlibrary import load_nvml
 from deviceplugin.gpus.gate import Gate
+from deviceplugin.gpus.kernellist import minor_of
+from deviceplugin.gpus.nvmlcalls import NvmlError, ask, ask_or, ask_to_show
 
 __all__ = ["GpuFacts", "GpuProcess", "Nvml", "NvmlError", "Vitals", "XidEvent"]
-
-_SESSION_ENDED = frozenset(
-    {
-        pynvml.NVML_ERROR_UNINITIALIZED,
-        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
-        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
-        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
-    }
-)
-"""What a session answers whose driver was unloaded or exchanged under it."""
 
 PATIENCE_S = 5.0
 """How long opening waits for calls that are under way, and they for it; what takes longer hangs in
@@ -38,43 +30,7 @@ the driver."""
 # By compute capability, from there up to the next; NVIDIA publishes these with every architecture.
 _CORES_PER_SM = (((8, 6), 128), ((7, 0), 64), ((6, 1), 128), ((6, 0), 64), ((5, 0), 128))
 
-_Default = TypeVar("_Default")
-
 _log = logging.getLogger(__name__)
-
-
-class NvmlError(Exception):
-    """NVML did not answer; the text says what was asked and why there is no answer."""
-
-    def __init__(self, asked: str, why: str, code: int = 0) -> None:
-        super().__init__(f"{asked}: {why}")
-        self.why = why
-        self.code = code
-
-    @property
-    def is_lost(self) -> bool:
-        """The GPU is not there any more, or does nothing until it is reset."""
-        return self.code in (pynvml.NVML_ERROR_GPU_IS_LOST, pynvml.NVML_ERROR_RESET_REQUIRED)
-
-    @property
-    def ends_session(self) -> bool:
-        """Asking again is useless before the session is opened anew."""
-        return self.code in _SESSION_ENDED
-
-    @property
-    def is_driverless(self) -> bool:
-        """There is no driver, as on every node without GPUs."""
-        return self.code in (
-            pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
-            pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
-        )
-
-    @property
-    def is_unsupported(self) -> bool:
-        return self.code in (
-            pynvml.NVML_ERROR_NOT_SUPPORTED,
-            pynvml.NVML_ERROR_FUNCTION_NOT_FOUND,
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +41,7 @@ class GpuFacts:
     index: int
     model: str
     memory_bytes: int
+    """0 where it has none of its own, or the driver does not tell."""
     sms: int
     numa: int
     minor: int
@@ -143,7 +100,7 @@ class Nvml:
             if self._host != Path("/"):
                 borrow_nodes(self._host)
                 load_nvml(self._host)
-            _ask("opening NVML", pynvml.nvmlInit)
+            ask("opening NVML", pynvml.nvmlInit)
             self._is_open = True
 
     def close(self) -> None:
@@ -159,7 +116,7 @@ class Nvml:
         self._handles.clear()
         self._uuids.clear()
         try:
-            _ask("closing NVML", pynvml.nvmlShutdown)
+            ask("closing NVML", pynvml.nvmlShutdown)
         except NvmlError:
             pass  # the driver took the session with it
 
@@ -167,28 +124,28 @@ class Nvml:
 
     def driver(self) -> str:
         with self._passing():
-            return str(_ask("the driver's version", pynvml.nvmlSystemGetDriverVersion))
+            return str(ask("the driver's version", pynvml.nvmlSystemGetDriverVersion))
 
     def count(self) -> int:
         with self._passing():
-            return int(_ask("counting GPUs", pynvml.nvmlDeviceGetCount))
+            return int(ask("counting GPUs", pynvml.nvmlDeviceGetCount))
 
     def facts(self, index: int) -> GpuFacts:
         """The GPU with this number; it can be asked about by its uuid from then on."""
         with self._passing():
             asked = f"GPU {index}"
-            handle = _ask(asked, pynvml.nvmlDeviceGetHandleByIndex, index)
-            uuid = str(_ask(asked, pynvml.nvmlDeviceGetUUID, handle))
+            handle = ask(asked, pynvml.nvmlDeviceGetHandleByIndex, index)
+            uuid = str(ask(asked, pynvml.nvmlDeviceGetUUID, handle))
             self._handles[uuid] = handle
             self._uuids[_address(handle)] = uuid
             return GpuFacts(
                 uuid=uuid,
                 index=index,
-                model=str(_ask(asked, pynvml.nvmlDeviceGetName, handle)),
-                memory_bytes=int(_ask(asked, pynvml.nvmlDeviceGetMemoryInfo, handle).total),
-                sms=_ask_or(0, asked, _sms, handle),
-                numa=_ask_or(-1, asked, _numa, handle),
-                minor=_ask_or(index, asked, pynvml.nvmlDeviceGetMinorNumber, handle),
+                model=str(ask(asked, pynvml.nvmlDeviceGetName, handle)),
+                memory_bytes=ask_or(0, asked, _memory_bytes, handle),
+                sms=ask_to_show(0, asked, _sms, handle),
+                numa=ask_to_show(-1, asked, _numa, handle),
+                minor=_minor(asked, uuid, handle),
             )
 
     def is_linked(self, one: str, other: str) -> bool:
@@ -196,7 +153,7 @@ class Nvml:
         with self._passing():
             ends = self._handle(one), self._handle(other)
             capability = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
-            status = _ask_or(-1, f"GPU {one}", pynvml.nvmlDeviceGetP2PStatus, *ends, capability)
+            status = ask_or(-1, f"GPU {one}", pynvml.nvmlDeviceGetP2PStatus, *ends, capability)
             return bool(status == pynvml.NVML_P2P_STATUS_OK)
 
     def common_ancestor(self, one: str, other: str) -> int:
@@ -204,7 +161,7 @@ class Nvml:
         with self._passing():
             ends = self._handle(one), self._handle(other)
             far: int = pynvml.NVML_TOPOLOGY_SYSTEM
-            return _ask_or(far, f"GPU {one}", pynvml.nvmlDeviceGetTopologyCommonAncestor, *ends)
+            return ask_or(far, f"GPU {one}", pynvml.nvmlDeviceGetTopologyCommonAncestor, *ends)
 
     # --- how it is ---------------------------------------------------------------------------
 
@@ -212,13 +169,13 @@ class Nvml:
         with self._passing():
             handle, asked = self._handle(uuid), f"GPU {uuid}"
             # A handle may outlive its GPU, so the answer itself is compared.
-            if _ask(asked, pynvml.nvmlDeviceGetUUID, handle) != uuid:
+            if ask(asked, pynvml.nvmlDeviceGetUUID, handle) != uuid:
                 raise NvmlError(asked, "another GPU has taken its place")
             return Vitals(
-                used_bytes=int(_ask(asked, pynvml.nvmlDeviceGetMemoryInfo, handle).used),
-                has_mig=_ask_or([0, 0], asked, pynvml.nvmlDeviceGetMigMode, handle)[0] == 1,
-                recovery_action=_ask_or(None, asked, _recovery_action, handle),
-                utilization_percent=_utilization_percent(asked, handle),
+                used_bytes=int(ask(asked, pynvml.nvmlDeviceGetMemoryInfo, handle).used),
+                has_mig=ask_or([0, 0], asked, pynvml.nvmlDeviceGetMigMode, handle)[0] == 1,
+                recovery_action=ask_to_show(None, asked, _recovery_action, handle),
+                utilization_percent=ask_to_show(None, asked, _utilization_percent, handle),
             )
 
     def processes(self, uuid: str) -> list[GpuProcess]:
@@ -231,7 +188,7 @@ class Nvml:
                 pynvml.nvmlDeviceGetComputeRunningProcesses,
                 pynvml.nvmlDeviceGetGraphicsRunningProcesses,
             ):
-                for process in _ask_or(none, asked, listing, handle):
+                for process in ask_or(none, asked, listing, handle):
                     # A process with both kinds of contexts is in both lists, with the same sum.
                     known, used = found.get(process.pid), process.usedGpuMemory
                     found[process.pid] = used if known is None else max(known, used or 0)
@@ -247,7 +204,7 @@ class Nvml:
             with self._gate.passing(timeout_s=0.0):
                 handle, asked = self._handle(uuid), f"the utilisation of GPU {uuid}"
                 ask = pynvml.nvmlDeviceGetProcessUtilization
-                return _ask_or(none, asked, ask, handle, since_us)
+                return ask_or(none, asked, ask, handle, since_us)
         except TimeoutError:
             return none
 
@@ -257,7 +214,7 @@ class Nvml:
         """From now on `wait` hears of Xids of these GPUs, but not of those that cannot be watched
         just now. Returns the others, with those that have no such events and stay silent."""
         with self._passing():
-            events = _ask("watching for Xids", pynvml.nvmlEventSetCreate)
+            events = ask("watching for Xids", pynvml.nvmlEventSetCreate)
             watched = frozenset(uuid for uuid in uuids if self._registers(uuid, events))
             before, self._events = self._events, events
             if before is not None:
@@ -268,7 +225,7 @@ class Nvml:
         asked, kinds = f"watching GPU {uuid} for Xids", pynvml.nvmlEventTypeXidCriticalError
         try:
             handle = self._handle(uuid)
-            _ask_or(None, asked, pynvml.nvmlDeviceRegisterEvents, handle, kinds, events)
+            ask_or(None, asked, pynvml.nvmlDeviceRegisterEvents, handle, kinds, events)
         except NvmlError as error:
             if error.ends_session:
                 raise
@@ -286,11 +243,11 @@ class Nvml:
             asked, events = "waiting for Xids", self._events
             # Only here is it certain that nobody waits for them.
             while self._retired:
-                _ask(asked, pynvml.nvmlEventSetFree, self._retired.pop())
+                ask(asked, pynvml.nvmlEventSetFree, self._retired.pop())
             if events is None:
                 return None
             try:
-                event = _ask(asked, pynvml.nvmlEventSetWait_v2, events, timeout_ms)
+                event = ask(asked, pynvml.nvmlEventSetWait_v2, events, timeout_ms)
             except NvmlError as error:
                 if error.code == pynvml.NVML_ERROR_TIMEOUT:
                     return None
@@ -323,43 +280,10 @@ class Nvml:
             why = "NVML is not open, because the driver is away"
             raise NvmlError(f"GPU {uuid}", why, pynvml.NVML_ERROR_UNINITIALIZED)
         if uuid not in self._handles:
-            handle = _ask(f"GPU {uuid}", pynvml.nvmlDeviceGetHandleByUUID, uuid)
+            handle = ask(f"GPU {uuid}", pynvml.nvmlDeviceGetHandleByUUID, uuid)
             self._handles[uuid] = handle
             self._uuids[_address(handle)] = uuid
         return self._handles[uuid]
-
-
-def _ask(asked: str, call: Callable[..., Any], *arguments: Any) -> Any:
-    try:
-        return call(*arguments)
-    except pynvml.NVMLError as error:
-        raise NvmlError(asked, _reason(error), int(error.value)) from None
-    except pynvml.NVMLLibraryMismatchError as error:
-        why = f"the driver is too old for this: {error}"
-        raise NvmlError(asked, why, pynvml.NVML_ERROR_NOT_SUPPORTED) from None
-    except UnicodeDecodeError as error:
-        raise NvmlError(asked, f"the answer is no text: {error}") from None
-
-
-def _ask_or(default: _Default, asked: str, call: Callable[..., Any], *arguments: Any) -> _Default:
-    """The answer, or the default where this GPU or driver does not have such a thing."""
-    try:
-        answer: _Default = _ask(asked, call, *arguments)
-    except NvmlError as error:
-        if not error.is_unsupported:
-            raise
-        return default
-    return answer
-
-
-def _reason(error: Any) -> str:
-    if error.value == pynvml.NVML_ERROR_LIBRARY_NOT_FOUND:
-        return "libnvidia-ml.so.1 was not found: there is no NVIDIA driver, or it is not mounted"
-    if error.value == pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH:
-        return "the driver was updated under its library; restart the agent to load the new one"
-    if error.value == pynvml.NVML_ERROR_NOT_FOUND:
-        return "it is not there any more"
-    return str(error)
 
 
 def _address(handle: Any) -> int:
@@ -378,14 +302,23 @@ def _numa(handle: Any) -> int:
     return mask.bit_length() - 1 if mask.bit_count() == 1 else -1
 
 
-def _utilization_percent(asked: str, handle: Any) -> int | None:
-    """Only to be shown: a GPU that answers everything else is not ill for the want of it."""
+def _memory_bytes(handle: Any) -> int:
+    return int(pynvml.nvmlDeviceGetMemoryInfo(handle).total)
+
+
+def _minor(asked: str, uuid: str, handle: Any) -> int:
+    """Never guessed: another number is another GPU's."""
     try:
-        return int(_ask(asked, pynvml.nvmlDeviceGetUtilizationRates, handle).gpu)
+        return int(ask(asked, pynvml.nvmlDeviceGetMinorNumber, handle))
     except NvmlError as error:
-        if error.is_lost or error.ends_session:
+        minor = None if error.is_lost or error.ends_session else minor_of(uuid)
+        if minor is None:
             raise
-        return None
+        return minor
+
+
+def _utilization_percent(handle: Any) -> int:
+    return int(pynvml.nvmlDeviceGetUtilizationRates(handle).gpu)
 
 
 def _recovery_action(handle: Any) -> int | None:

@@ -45,7 +45,7 @@ class Stock:
             for name in unknown_names(self._choice, settled):
                 there = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in settled)
                 self._complain(f"the settings name GPU {name}, but there are: {there or 'none'}")
-        ours = [gpu for gpu in settled if self._choice.takes(gpu)]
+        ours = [gpu for gpu in settled if self._choice.takes(gpu) and self._has_memory(gpu)]
         fresh = self._ask(gpu.uuid for gpu in ours if gpu.uuid not in known)
         # One that was lost just now is ours as far as we know, and the next probe will say so.
         self._in_mig = frozenset(
@@ -78,6 +78,15 @@ class Stock:
         told = self._ask(self._in_mig)
         self._is_missing_mig = len(told) < len(self._in_mig)
         return not all(vitals.has_mig for vitals in told.values())
+
+    def _has_memory(self, gpu: GpuFacts) -> bool:
+        if not gpu.memory_bytes:
+            self._complain(
+                f"GPU {gpu.index} ({gpu.uuid}, {gpu.model}) is left out: its driver does not tell "
+                "its memory, as where GPU and node have one memory, and such GPUs are not "
+                "supported here"
+            )
+        return gpu.memory_bytes > 0
 
     def _answers(self, index: int) -> bool:
         try:

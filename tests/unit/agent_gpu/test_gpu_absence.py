@@ -26,7 +26,7 @@ def failed(code: int) -> NvmlError:
         (NOTHING, failed(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND), (), False, "has no GPU"),
         (NOTHING, failed(pynvml.NVML_ERROR_DRIVER_NOT_LOADED), (), False, "has no GPU"),
         (NOTHING, None, (), False, "has no GPU"),
-        (Found("610.1", (GPU,), ()), None, BUS, False, "left to others or in MIG mode"),
+        (Found("610.1", (GPU,), ()), None, BUS, False, "left to others, in MIG mode"),
         (NOTHING, failed(pynvml.NVML_ERROR_LIBRARY_NOT_FOUND), BUS, True, "0000:3b:00.0"),
         (NOTHING, failed(pynvml.NVML_ERROR_DRIVER_NOT_LOADED), BUS, True, "it says no"),
         (NOTHING, failed(pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH), (), True, "it says no"),
@@ -98,5 +98,6 @@ def test_gpus_that_are_all_left_to_others_are_no_fault(tmp_path: Path) -> None:
     watched = make(tmp_path, Choice(others=frozenset({"0", "1"})))
     watched.look()
     assert watched.watch.absence == Absence(
-        "all 2 GPUs of this node are left to others or in MIG mode", is_fault=False
+        "all 2 GPUs of this node are left to others, in MIG mode or without own memory",
+        is_fault=False,
     )

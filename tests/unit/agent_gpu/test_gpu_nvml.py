@@ -2,16 +2,19 @@
 
 import ctypes
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pynvml
 import pytest
 
+from deviceplugin.gpus.hardware import Hardware
+from deviceplugin.gpus.health import HealthWatch
+from deviceplugin.gpus.kernellist import minor_of
 from deviceplugin.gpus.nvml import Nvml, NvmlError, XidEvent
 
 UUIDS = ["GPU-a", "GPU-b", "GPU-c"]
-Setter = Callable[..., None]
 
 
 def failing(code: int) -> Callable[..., Any]:
@@ -125,3 +128,81 @@ def test_an_exchanged_set_is_freed_when_nobody_waits_for_it(nvml: Nvml, events: 
     assert events.sets[0] == UUIDS
     assert nvml.wait(1) is None
     assert events.sets == {0: ["freed"], 1: ["GPU-a"]}
+
+
+UNKNOWN = pynvml.NVML_ERROR_UNKNOWN
+LOST = pynvml.NVML_ERROR_GPU_IS_LOST
+
+
+@pytest.mark.parametrize(
+    ("call", "shown"),
+    [("nvmlDeviceGetNumGpuCores", "sms"), ("nvmlDeviceGetMemoryAffinity", "numa")],
+)
+def test_what_is_only_shown_does_not_make_a_gpu_vanish(
+    nvml: Nvml, monkeypatch: pytest.MonkeyPatch, call: str, shown: str
+) -> None:
+    before = nvml.facts(0)
+    monkeypatch.setattr(pynvml, call, failing(UNKNOWN))
+    after = nvml.facts(0)
+    assert getattr(after, shown) != getattr(before, shown)
+    assert after.memory_bytes == before.memory_bytes
+    monkeypatch.setattr(pynvml, call, failing(LOST))
+    with pytest.raises(NvmlError, match="lost"):
+        nvml.facts(0)
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetFieldValues", "nvmlDeviceGetUtilizationRates"])
+def test_nor_does_it_make_one_ill(nvml: Nvml, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    monkeypatch.setattr(pynvml, call, failing(UNKNOWN))
+    vitals = nvml.vitals("GPU-a")
+    assert (vitals.used_bytes, vitals.recovery_action) == (1 << 30, None)
+    monkeypatch.setattr(pynvml, call, failing(LOST))
+    with pytest.raises(NvmlError, match="lost"):
+        nvml.vitals("GPU-a")
+
+
+@pytest.mark.parametrize("call", ["nvmlDeviceGetMemoryInfo", "nvmlDeviceGetMigMode"])
+def test_what_sharing_hangs_on_does(nvml: Nvml, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    monkeypatch.setattr(pynvml, call, failing(UNKNOWN))
+    with pytest.raises(NvmlError, match="Unknown"):
+        nvml.vitals("GPU-a")
+
+
+def test_the_device_node_is_the_kernels_and_never_guessed(
+    nvml: Nvml, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for code in (UNKNOWN, pynvml.NVML_ERROR_NOT_SUPPORTED):
+        monkeypatch.setattr(pynvml, "nvmlDeviceGetMinorNumber", failing(code))
+        with pytest.raises(NvmlError):
+            nvml.facts(0)
+    for folder, uuid, minor in (("0000:17:00.0", "GPU-b", 0), ("0000:3b:00.0", "GPU-a", 5)):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "information").write_text(
+            f"Model: \t\t NVIDIA L4\nGPU UUID: \t {uuid}\nDevice Minor: \t {minor}\n"
+        )
+    monkeypatch.setattr("deviceplugin.gpus.nvml.minor_of", lambda u: minor_of(u, tmp_path))
+    assert nvml.facts(0).minor == 5
+    with pytest.raises(NvmlError):
+        nvml.facts(2)
+
+
+def test_a_gpu_without_memory_of_its_own_is_left_out_with_the_reason(
+    nvml: Nvml,
+    events: Events,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    unsupported = failing(pynvml.NVML_ERROR_NOT_SUPPORTED)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetMemoryInfo", unsupported)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 1)
+    monkeypatch.setattr(pynvml, "nvmlSystemGetDriverVersion", lambda: "580.1")
+    pictures: list[Hardware] = []
+    watch = HealthWatch(nvml, pictures.append, kernel_list=tmp_path / "gpus", host=tmp_path)
+    watch.look()
+    assert pictures[-1].gpus == ()
+    assert (
+        "GPU 0 (GPU-a, NVIDIA L4) is left out: its driver does not tell its memory" in caplog.text
+    )
+    assert watch.absence is not None
+    assert not watch.absence.is_fault
