@@ -87,12 +87,15 @@ class Fleet:
                 self._conditions[uuid].note_silence(why)
 
     def note_xid(self, event: XidEvent, now_s: float) -> None:
+        """One that may be anybody's counts for all: they recover as soon as their probes pass."""
         meaning = meaning_of(event.xid).value
-        _log.warning("GPU %s reports %s (%s)", event.uuid, describe(event.xid), meaning)
+        who = f"GPU {event.uuid}" if event.uuid else "a GPU that is not known"
+        _log.warning("%s reports %s (%s)", who, describe(event.xid), meaning)
         with self._lock:
             self._xids[event.uuid, event.xid] += 1
-            if event.uuid in self._conditions:
-                self._conditions[event.uuid].note_xid(event.xid, now_s)
+            for uuid, condition in self._conditions.items():
+                if event.uuid in ("", uuid):
+                    condition.note_xid(event.xid, now_s)
 
     # --- telling -------------------------------------------------------------------------------
 

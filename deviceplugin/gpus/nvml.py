@@ -70,6 +70,7 @@ class GpuProcess:
 @dataclass(frozen=True, slots=True)
 class XidEvent:
     uuid: str
+    """Empty when the driver does not tell whose it is."""
     xid: int
 
 
@@ -252,10 +253,19 @@ class Nvml:
                 if error.code == pynvml.NVML_ERROR_TIMEOUT:
                     return None
                 raise
-            uuid = self._uuids.get(_address(event.device))
-        if uuid is None or event.eventType != pynvml.nvmlEventTypeXidCriticalError:
-            return None
-        return XidEvent(uuid, int(event.eventData))
+            if event.eventType != pynvml.nvmlEventTypeXidCriticalError:
+                return None
+            return XidEvent(self._whose(event.device), int(event.eventData))
+
+    def _whose(self, handle: Any) -> str:
+        uuid = self._uuids.get(_address(handle))
+        if uuid is None:
+            try:
+                uuid = str(ask("a GPU that reports an Xid", pynvml.nvmlDeviceGetUUID, handle))
+            except NvmlError as error:
+                _log.warning("%s", error)
+                return ""
+        return uuid
 
     @contextmanager
     def _passing(self) -> Iterator[None]:

@@ -14,6 +14,8 @@ from deviceplugin.gpus.health import HealthWatch
 from deviceplugin.gpus.kernellist import minor_of
 from deviceplugin.gpus.nvml import Nvml, NvmlError, XidEvent
 
+UNKNOWN = pynvml.NVML_ERROR_UNKNOWN
+LOST = pynvml.NVML_ERROR_GPU_IS_LOST
 UUIDS = ["GPU-a", "GPU-b", "GPU-c"]
 
 
@@ -130,8 +132,15 @@ def test_an_exchanged_set_is_freed_when_nobody_waits_for_it(nvml: Nvml, events: 
     assert events.sets == {0: ["freed"], 1: ["GPU-a"]}
 
 
-UNKNOWN = pynvml.NVML_ERROR_UNKNOWN
-LOST = pynvml.NVML_ERROR_GPU_IS_LOST
+def test_an_xid_of_a_handle_that_is_new_to_us_is_its_gpus(
+    nvml: Nvml, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nvml.watch(["GPU-a"])
+    events.post(2, 79)
+    assert nvml.wait(1) == XidEvent("GPU-b", 79)
+    monkeypatch.setattr(pynvml, "nvmlDeviceGetUUID", failing(LOST))
+    events.post(3, 79)
+    assert nvml.wait(1) == XidEvent("", 79)
 
 
 @pytest.mark.parametrize(

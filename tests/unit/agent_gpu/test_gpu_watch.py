@@ -14,7 +14,7 @@ from deviceplugin.gpus import health
 from deviceplugin.gpus.hardware import Hardware
 from deviceplugin.gpus.health import EVENT_WAIT_MS, PROBE_S, HealthWatch
 from deviceplugin.gpus.inventory import Choice
-from deviceplugin.gpus.nvml import GpuFacts, Nvml, NvmlError, Vitals
+from deviceplugin.gpus.nvml import GpuFacts, Nvml, NvmlError, Vitals, XidEvent
 
 GIB = 1 << 30
 
@@ -39,6 +39,7 @@ class Driver:
     is_open: bool = False
     watched: set[str] = field(default_factory=set)
     is_watching: bool = False
+    event: XidEvent | None = None
     watch_fails: bool = False
     stale: set[str] = field(default_factory=set)
     """Those that answer in a new session only."""
@@ -100,8 +101,10 @@ class Driver:
         self.watched, self.is_watching = set(cast("set[str]", uuids)) - self.deaf, True
         return frozenset(self.watched)
 
-    def wait(self, timeout_ms: int) -> None:
+    def wait(self, timeout_ms: int) -> XidEvent | None:
         time.sleep(0.001)
+        event, self.event = self.event, None
+        return event
 
 
 @dataclass
@@ -209,6 +212,21 @@ def test_watching_for_events_is_tried_again_until_it_succeeds(
     watched.driver.deaf = set()
     watched.look()
     assert watched.driver.watched == {"GPU-a", "GPU-b"}
+
+
+@pytest.mark.parametrize(("xid", "is_usable"), [(79, False), (31, True)])
+def test_an_xid_that_may_be_anybodys_counts_for_all(
+    watched: Watched, caplog: pytest.LogCaptureFixture, xid: int, *, is_usable: bool
+) -> None:
+    watched.driver.event = XidEvent("", xid)
+    watched.watch.start()
+    deadline = time.monotonic() + 60
+    while not watched.watch.xid_counts:
+        assert time.monotonic() < deadline
+    watched.watch.stop()
+    assert watched.watch.xid_counts == {("", xid): 1}
+    assert f"a GPU that is not known reports Xid {xid}" in caplog.text
+    assert [gpu.unusable == "" for gpu in watched.pictures[-1].gpus] == [is_usable] * 2
 
 
 def test_when_no_gpu_answers_the_session_is_opened_anew(watched: Watched) -> None:
