@@ -203,6 +203,8 @@ class Agent:
         if gpus and all(gpu.unusable for gpu in gpus):
             reasons = "; ".join(f"GPU {gpu.index}: {gpu.unusable}" for gpu in gpus)
             return f"no GPU of this node can be handed out ({reasons})"
+        if self._files.access.problem:
+            return self._files.access.problem
         if self._kubelet.registration.problem:
             return self._kubelet.registration.problem
         if not self._kubelet.registration.is_complete:

@@ -51,8 +51,14 @@ _log = logging.getLogger(__name__)
 
 
 class GpuAccess(Protocol):
+    @property
+    def problem(self) -> str:
+        """Why containers that start now could not use their GPU, and what to do; empty when they
+        could."""
+
     def prepare(self, hardware: Hardware) -> None:
-        """Puts on the host what grants refer to; called whenever the GPUs have changed."""
+        """Puts on the host what grants refer to; called whenever the GPUs have changed. What fails
+        is a `problem`, and tried again by `refresh`."""
 
     def refresh(self) -> None:
         """Looks again for the host's own files, which come and go with parts of the driver."""
@@ -70,6 +76,7 @@ class NodeAccess:
 
     host: Path = Path("/")
     """Where the agent sees the host's files."""
+    problem: str = ""
     _hardware: Hardware = _NONE
     _nodes: tuple[DeviceNode, ...] = ()
     _mounts: tuple[Mount, ...] = ()
@@ -96,6 +103,8 @@ class RuntimeAccess:
     """The variable that NVIDIA's container runtime reads. A pod can override it; then the shim
     hides every GPU that is not in its limits."""
 
+    problem = ""
+
     def prepare(self, hardware: Hardware) -> None:
         pass
 
@@ -120,6 +129,7 @@ class CdiAccess:
 
     folder: Path = Path("/var/run/cdi")
     host: Path = Path("/")
+    problem: str = ""
     _hardware: Hardware = _NONE
     _written: str = ""
     _writing: threading.Lock = field(default_factory=threading.Lock)
@@ -131,11 +141,24 @@ class CdiAccess:
     def prepare(self, hardware: Hardware) -> None:
         with self._writing:
             self._hardware = hardware
-            self._write()
+            self._try_to_write()
 
     def refresh(self) -> None:
         with self._writing:
+            self._try_to_write()
+
+    def _try_to_write(self) -> None:
+        before = self.problem
+        try:
             self._write()
+            self.problem = ""
+        except OSError as error:
+            self.problem = (
+                f"{self.path}, by which containers find their GPU, cannot be written: "
+                f"{error.strerror or error}; it needs a folder with room that the agent may write "
+                "to, and is tried again every few seconds"
+            )
+        _log_change(before, self.problem)
 
     def _write(self) -> None:
         if not self._hardware.gpus:
@@ -177,6 +200,10 @@ class SimulatedAccess:
     """A folder with libcuda.so.1 and libnvidia-ml.so.1."""
     state: Path
     """The file that all processes of the node share; nothing else may be in its folder."""
+
+    @property
+    def problem(self) -> str:
+        return ""
 
     def prepare(self, hardware: Hardware) -> None:
         pass
@@ -222,6 +249,13 @@ def choose_access(how: str, host: Path = Path("/"), cdi_folder: Path | None = No
 def _node(gpu: Gpu) -> DeviceNode:
     path = Path(f"/dev/nvidia{gpu.minor}")
     return DeviceNode(path, path)
+
+
+def _log_change(before: str, problem: str) -> None:
+    if problem and problem != before:
+        _log.error("%s", problem)
+    elif before and not problem:
+        _log.info("containers can use their GPUs again")
 
 
 def _warn_without_uvm(nodes: tuple[DeviceNode, ...]) -> None:

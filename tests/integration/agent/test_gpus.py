@@ -1,6 +1,7 @@
 """GPUs that break, recover, or belong to somebody else as well."""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -8,6 +9,7 @@ from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from simcluster.kubelet import AdmissionError, Container, Kubelet, Pod
 from simcluster.kubelet.books import gpus_of
 from tests.agentprocess import AgentProcess
+from tests.patience import eventually
 from tests.simulated import SimulatedNode
 
 UNITS = 320
@@ -64,6 +66,28 @@ def test_gpus_left_to_others_are_never_advertised(
     make_agent(gpus_left="0").start_and_wait()
     assert healthy_gpus(kubelet) == {node.snapshot().devices[1].uuid}
     assert kubelet.allocatable(MEMORY_RESOURCE) == UNITS
+
+
+def test_a_cdi_file_that_cannot_be_written_is_why_the_agent_is_not_ready(
+    kubelet: Kubelet, node: SimulatedNode, make_agent: Callable[..., AgentProcess], tmp_path: Path
+):
+    """Everything else goes on: the kubelet hears of GPUs that fail."""
+    driver = tmp_path / "usr/lib64"
+    driver.mkdir(parents=True)
+    (driver / "libcuda.so.610.43.02").touch()
+    (tmp_path / "var/run").mkdir(parents=True)
+    folder = tmp_path / "var/run/cdi"
+    folder.touch()  # as good as a full disk
+    agent = make_agent(gpu_access="cdi", host_dir=str(tmp_path)).start()
+    kubelet.wait_ready()
+    eventually(lambda: f"{folder / 'aliquot.dev-gpu.json'}, by which" in agent.get("/readyz")[1])
+    assert agent.get("/readyz")[0] == 503
+    lost, kept = (device.uuid for device in node.snapshot().devices)
+    node.inject(0, "lost")
+    kubelet.wait_for(lambda: healthy_gpus(kubelet) == {kept}, "the lost GPU is withdrawn")
+    folder.unlink()
+    eventually(lambda: agent.get("/readyz") == (200, "ok\n"))
+    assert lost in (folder / "aliquot.dev-gpu.json").read_text()
 
 
 def test_memory_kept_back_and_compute_over_committed(

@@ -68,6 +68,24 @@ def test_the_cdi_file_follows_the_gpus_and_is_written_back_when_removed(tmp_path
     assert access.grant((gpu(1),)).cdi == (f"aliquot.dev/gpu={uuid(1)}",)
 
 
+def test_a_cdi_file_that_cannot_be_written_is_named_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    _driver(tmp_path)
+    folder = tmp_path / "cdi"
+    folder.touch()  # no folder can be made there
+    access = CdiAccess(folder, tmp_path)
+    access.prepare(Hardware((gpu(0),), driver="570.1"))
+    access.refresh()
+    assert access.problem.startswith(f"{access.path}, by which containers find their GPU, cannot")
+    assert "a folder with room that the agent may write to" in access.problem
+    assert caplog.text.count(str(access.path)) == 1
+    folder.unlink()
+    access.refresh()
+    assert access.problem == ""
+    assert access.path.exists()
+
+
 @pytest.mark.parametrize("name", ["gpucomp", "tileiras", "pkcs11-openssl3"])
 def test_libraries_that_are_asked_for_by_version_keep_it(tmp_path: Path, name: str) -> None:
     _driver(tmp_path)
