@@ -10,7 +10,14 @@ from pathlib import Path
 from deviceplugin.container.grant import DeviceNode, Mount
 from deviceplugin.gpus.driverlibrary import DRIVER_FOLDERS, MULTIARCH
 
-__all__ = ["LIBRARIES", "LIBRARY_FOLDER", "UVM", "control_nodes", "library_mounts"]
+__all__ = [
+    "LIBRARIES",
+    "LIBRARY_FOLDER",
+    "UVM",
+    "control_nodes",
+    "library_mounts",
+    "why_without_cuda",
+]
 
 LIBRARIES = {
     "libcuda.so": ("libcuda.so.1", "libcuda.so"),
@@ -37,6 +44,7 @@ _PROGRAMS = (
     "usr/bin/nvidia-smi",
     "usr/lib/nvidia/current/nvidia-smi",
     "run/nvidia/driver/usr/bin/nvidia-smi",
+    "home/kubernetes/bin/nvidia/bin/nvidia-smi",
 )
 _PROGRAM_IN_CONTAINER = Path("/usr/bin/nvidia-smi")
 UVM = "nvidia-uvm"
@@ -70,6 +78,19 @@ def library_mounts(host: Path, driver: str) -> tuple[Mount, ...]:
     if program is not None:
         found.append(Mount(program, _PROGRAM_IN_CONTAINER))
     return tuple(found)
+
+
+def why_without_cuda(mounts: Iterable[Mount], host: Path, driver: str) -> str:
+    """What to do when no program of a container could use CUDA; empty when it could."""
+    file = f"libcuda.so.{driver}"
+    if not driver or any(mount.host.name == file for mount in mounts):
+        return ""
+    folders = ", ".join(str(host / folder) for folder in DRIVER_FOLDERS)
+    return (
+        f"{file} is in none of {folders}: containers could not use CUDA. Look whether --host-dir "
+        "is where the host's files are seen; where NVIDIA's container toolkit knows the driver's "
+        "place, use --gpu-access runtime"
+    )
 
 
 def _find(host: Path, paths: Iterable[str]) -> Path | None:

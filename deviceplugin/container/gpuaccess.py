@@ -14,6 +14,7 @@ from deviceplugin.container.driverfiles import (
     UVM,
     control_nodes,
     library_mounts,
+    why_without_cuda,
 )
 from deviceplugin.container.grant import DeviceNode, Grant, Mount
 from deviceplugin.gpus.hardware import Gpu, Hardware
@@ -88,6 +89,11 @@ class NodeAccess:
     def refresh(self) -> None:
         before, self._nodes = self._nodes, control_nodes(self.host)
         self._mounts = library_mounts(self.host, self._hardware.driver)
+        problem = ""
+        if self._hardware.gpus:
+            problem = why_without_cuda(self._mounts, self.host, self._hardware.driver)
+        _log_change(self.problem, problem)
+        self.problem = problem
         if before != self._nodes:
             _warn_without_uvm(self._nodes)
 
@@ -150,8 +156,7 @@ class CdiAccess:
     def _try_to_write(self) -> None:
         before = self.problem
         try:
-            self._write()
-            self.problem = ""
+            self.problem = self._write()
         except OSError as error:
             self.problem = (
                 f"{self.path}, by which containers find their GPU, cannot be written: "
@@ -160,9 +165,10 @@ class CdiAccess:
             )
         _log_change(before, self.problem)
 
-    def _write(self) -> None:
+    def _write(self) -> str:
+        """Why containers could not use what the file has."""
         if not self._hardware.gpus:
-            return  # what there is from before, containers may still want to start with
+            return ""  # what there is from before, containers may still want to start with
         nodes = control_nodes(self.host)
         mounts = library_mounts(self.host, self._hardware.driver)
         # The variable in the file, too: it is applied last, so no pod can set another one.
@@ -170,8 +176,9 @@ class CdiAccess:
             {gpu.uuid: _node(gpu) for gpu in self._hardware.gpus}, nodes, mounts, _NOT_BY_RUNTIME
         )
         text = json.dumps(made, indent=1, sort_keys=True)
+        problem = why_without_cuda(mounts, self.host, self._hardware.driver)
         if text == self._written and self.path.exists():
-            return
+            return problem
         _warn_without_uvm(nodes)
         self.folder.mkdir(parents=True, exist_ok=True)
         # Runtimes read every file of the folder that ends in .json, at any time.
@@ -182,6 +189,7 @@ class CdiAccess:
             os.fsync(file.fileno())
         fresh.replace(self.path)
         self._written = text
+        return problem
 
     def grant(self, gpus: tuple[Gpu, ...]) -> Grant:
         return Grant(env=_ENVIRONMENT, cdi=tuple(device_name(gpu.uuid) for gpu in gpus))

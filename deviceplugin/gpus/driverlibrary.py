@@ -14,6 +14,7 @@ DRIVER_FOLDERS = (
     "usr/lib",
     "run/nvidia/driver/usr/lib64",
     *(f"run/nvidia/driver/usr/lib/{triplet}" for triplet in MULTIARCH),
+    "home/kubernetes/bin/nvidia/lib64",  # where Google's GKE installs it
 )
 
 

@@ -86,6 +86,37 @@ def test_a_cdi_file_that_cannot_be_written_is_named_and_tried_again(
     assert access.path.exists()
 
 
+@pytest.mark.parametrize("kind", [CdiAccess, NodeAccess])
+def test_a_driver_without_its_libraries_is_told_with_the_remedy(
+    tmp_path: Path, kind: type[CdiAccess] | type[NodeAccess], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Else every container would start, and find no CUDA."""
+    _driver(tmp_path)
+    access = CdiAccess(tmp_path / "cdi", tmp_path) if kind is CdiAccess else NodeAccess(tmp_path)
+    access.prepare(Hardware((gpu(0),), driver="580.2"))
+    access.refresh()
+    assert access.problem.startswith(f"libcuda.so.580.2 is in none of {tmp_path}/usr/lib/")
+    assert "--gpu-access runtime" in access.problem
+    assert caplog.text.count("libcuda.so.580.2") == 1
+    access.prepare(Hardware((gpu(0),), driver="570.1"))
+    assert access.problem == ""
+
+
+def test_a_driver_where_gke_installs_it_is_found(tmp_path: Path) -> None:
+    home = tmp_path / "home/kubernetes/bin/nvidia"
+    for file in ("lib64/libcuda.so.570.1", "bin/nvidia-smi"):
+        (home / file).parent.mkdir(parents=True)
+        (home / file).touch()
+    access = NodeAccess(tmp_path)
+    access.prepare(Hardware((gpu(0),), driver="570.1"))
+    assert access.problem == ""
+    sources = {str(each.host) for each in access.grant((gpu(0),)).mounts}
+    assert sources == {
+        "/home/kubernetes/bin/nvidia/lib64/libcuda.so.570.1",
+        "/home/kubernetes/bin/nvidia/bin/nvidia-smi",
+    }
+
+
 @pytest.mark.parametrize("name", ["gpucomp", "tileiras", "pkcs11-openssl3"])
 def test_libraries_that_are_asked_for_by_version_keep_it(tmp_path: Path, name: str) -> None:
     _driver(tmp_path)
