@@ -37,6 +37,20 @@ def test_a_gpu_turning_unhealthy_and_recovering(
     )
 
 
+def test_an_agent_starts_beside_a_gpu_that_hangs(
+    kubelet: Kubelet, node: SimulatedNode, make_agent: Callable[..., AgentProcess]
+):
+    well, _ = (device.uuid for device in node.snapshot().devices)
+    node.inject(1, "nvml-slow=3600s")
+    agent = make_agent().start_and_wait()
+    assert healthy_gpus(kubelet) == {well}
+    assert agent.get("/livez") == (200, "ok\n")
+    kubelet.run(Pod.asking("a", memory=16, compute=10))
+    node.inject(0, "lost")
+    kubelet.wait_for(lambda: healthy_gpus(kubelet) == set(), "the other one is watched")
+    assert agent.terminate() == 0
+
+
 def test_a_gpu_that_nvidias_plugin_has_handed_out_is_withdrawn_until_it_is_free(
     kubelet: Kubelet, agent: AgentProcess, node: SimulatedNode
 ):

@@ -2,15 +2,18 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import cast
 
 import pynvml
 import pytest
 
 from aliquot.protocol.inventory import Link
 from deviceplugin.gpus import health
-from deviceplugin.gpus.nvml import NvmlError
+from deviceplugin.gpus.hardware import Hardware
+from deviceplugin.gpus.health import HealthWatch
+from deviceplugin.gpus.nvml import Nvml, NvmlError
 from tests.unit.agent_gpu.test_gpu_watch import Driver, Watched, make
 
 DEADLINE_S = 60.0
@@ -138,3 +141,33 @@ def test_a_driver_that_hangs_ages_the_probes_but_does_not_stall_us(
     passed_s = time.monotonic() - began_s
     assert watched.watch.age_s >= passed_s
     assert watched.watch.stalled_s < passed_s
+
+
+def test_a_watch_that_does_not_move_is_told_from_one_that_does(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever is told of the GPUs may never come back; then only a restart helps."""
+    monkeypatch.setattr(health, "PROBE_S", 0.01)
+    entered, leave = threading.Event(), threading.Event()
+
+    def publish(_: Hardware) -> None:
+        entered.set()
+        assert leave.wait(DEADLINE_S)
+
+    watch = HealthWatch(cast("Nvml", Driver()), publish, kernel_list=tmp_path, host=tmp_path)
+    watch.start()
+    try:
+        assert entered.wait(DEADLINE_S)
+        await_that(lambda: watch.stalled_s > 0.5)
+        leave.set()
+        await_that(lambda: watch.stalled_s < 0.25)
+    finally:
+        leave.set()
+        watch.stop()
+
+
+def await_that(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + DEADLINE_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
