@@ -17,6 +17,7 @@ from deviceplugin.gpus.nvml import Nvml, NvmlError
 from tests.unit.agent_gpu.test_gpu_watch import Driver, Watched, make
 
 DEADLINE_S = 60.0
+WELL = {"GPU-a": "", "GPU-b": "", "GPU-c": ""}
 HUNG = "a probe has hung for 0.2 s"
 
 
@@ -32,33 +33,42 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Driver]:
 
 
 def until(watched: Watched, expected: dict[str, str]) -> None:
+    await_that(lambda: watched.look() == expected)
+
+
+def await_that(holds: Callable[[], bool]) -> None:
     deadline = time.monotonic() + DEADLINE_S
-    while (seen := watched.look()) != expected:
-        assert time.monotonic() < deadline, seen
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
 
 
 def test_others_are_watched_while_one_hangs_and_it_recovers(tmp_path: Path, driver: Driver) -> None:
     watched = make(tmp_path, driver=driver)
-    watched.look()
+    until(watched, WELL)
     driver.hangs["GPU-b"] = threading.Event()
     until(watched, {"GPU-a": "", "GPU-b": HUNG, "GPU-c": ""})
     driver.lost.add("GPU-c")
-    assert watched.look() == {"GPU-a": "", "GPU-b": HUNG, "GPU-c": "GPU is lost"}
+    until(watched, {"GPU-a": "", "GPU-b": HUNG, "GPU-c": "GPU is lost"})
     driver.lost.clear()
-    assert watched.look() == {"GPU-a": "", "GPU-b": HUNG, "GPU-c": ""}
+    until(watched, {"GPU-a": "", "GPU-b": HUNG, "GPU-c": ""})
     driver.hangs.pop("GPU-b").set()
-    until(watched, {"GPU-a": "", "GPU-b": "", "GPU-c": ""})
+    until(watched, WELL)
 
 
-def test_a_slow_answer_withdraws_nobody(tmp_path: Path, driver: Driver) -> None:
+def test_a_slow_answer_withdraws_nobody(
+    tmp_path: Path, driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(health, "HANG_S", DEADLINE_S)
     watched = make(tmp_path, driver=driver)
-    watched.look()
+    until(watched, WELL)
+    seen = len(watched.pictures)
     slow = driver.hangs["GPU-b"] = threading.Event()
     assert watched.look()["GPU-b"] == ""
     slow.set()
     del driver.hangs["GPU-b"]
-    assert watched.look()["GPU-b"] == ""
-    assert len(watched.pictures) == 1
+    until(watched, WELL)
+    assert watched.pictures[seen:] == []
 
 
 def test_one_that_hangs_from_the_start_is_left_out_until_it_answers(
@@ -66,26 +76,27 @@ def test_one_that_hangs_from_the_start_is_left_out_until_it_answers(
 ) -> None:
     driver.hangs["GPU-b"] = threading.Event()
     watched = make(tmp_path, driver=driver)
-    assert watched.look() == {"GPU-a": "", "GPU-c": ""}
+    until(watched, {"GPU-a": "", "GPU-c": ""})
     assert "GPU 1 does not answer: the driver does not come back" in caplog.text
     driver.hangs.pop("GPU-b").set()
-    until(watched, {"GPU-a": "", "GPU-b": "", "GPU-c": ""})
+    until(watched, WELL)
 
 
 @pytest.mark.parametrize("call", ["vitals", "links", "watch"])
 def test_no_call_holds_up_the_look(tmp_path: Path, driver: Driver, call: str) -> None:
     watched = make(tmp_path, driver=driver)
     driver.hangs[call] = threading.Event()
-    assert watched.look().keys() == {"GPU-a", "GPU-b", "GPU-c"}
+    await_that(lambda: watched.look().keys() == WELL.keys())
     driver.hangs.pop(call).set()
-    until(watched, {"GPU-a": "", "GPU-b": "", "GPU-c": ""})
-    assert watched.pictures[-1].links[0][1] is Link.NUMA
-    assert driver.watched == {"GPU-a", "GPU-b", "GPU-c"}
+    until(watched, WELL)
+    await_that(lambda: watched.look() == WELL and watched.pictures[-1].links[0][1] is Link.NUMA)
+    await_that(lambda: watched.look() == WELL and driver.watched == WELL.keys())
 
 
 def test_what_has_never_answered_a_probe_is_not_handed_out(tmp_path: Path, driver: Driver) -> None:
     driver.hangs["vitals"] = threading.Event()
     watched = make(tmp_path, driver=driver)
+    await_that(lambda: watched.look().keys() == WELL.keys())
     assert all(watched.look().values())
 
 
@@ -99,7 +110,7 @@ def test_when_opening_hangs_the_node_has_no_gpus_and_says_why(
     assert watched.watch.absence.is_fault
     assert "opening NVML: the driver does not come back" in watched.watch.absence.why
     driver.hangs.pop("open").set()
-    until(watched, {"GPU-a": "", "GPU-b": "", "GPU-c": ""})
+    until(watched, WELL)
     assert watched.watch.absence is None
 
 
@@ -123,7 +134,7 @@ def test_a_session_that_cannot_be_opened_anew_is_used_on(tmp_path: Path) -> None
 
 def test_events_of_one_that_hangs_are_still_awaited(tmp_path: Path, driver: Driver) -> None:
     watched = make(tmp_path, driver=driver)
-    watched.look()
+    until(watched, WELL)
     driver.hangs["GPU-b"] = threading.Event()
     until(watched, {"GPU-a": "", "GPU-b": HUNG, "GPU-c": ""})
     watched.look()
@@ -134,7 +145,7 @@ def test_a_driver_that_hangs_ages_the_probes_but_does_not_stall_us(
     tmp_path: Path, driver: Driver
 ) -> None:
     watched = make(tmp_path, driver=driver)
-    watched.look()
+    until(watched, WELL)
     driver.hangs["GPU-b"] = threading.Event()
     began_s = time.monotonic()
     until(watched, {"GPU-a": "", "GPU-b": HUNG, "GPU-c": ""})
@@ -164,10 +175,3 @@ def test_a_watch_that_does_not_move_is_told_from_one_that_does(
     finally:
         leave.set()
         watch.stop()
-
-
-def await_that(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)

@@ -1,7 +1,9 @@
 """What the agent makes of an NVML that fails in parts; its functions are replaced one by one."""
 
 import ctypes
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -45,6 +47,8 @@ WELL: dict[str, Callable[..., Any]] = {
     "nvmlDeviceGetMigMode": failing(pynvml.NVML_ERROR_NOT_SUPPORTED),
     "nvmlDeviceGetFieldValues": failing(pynvml.NVML_ERROR_NOT_SUPPORTED),
     "nvmlDeviceGetUtilizationRates": lambda _: SimpleNamespace(gpu=7),
+    "nvmlDeviceGetCount": lambda: len(UUIDS),
+    "nvmlDeviceGetGraphicsRunningProcesses": lambda _: [],
 }
 
 
@@ -102,6 +106,54 @@ def nvml(monkeypatch: pytest.MonkeyPatch) -> Nvml:
     nvml = Nvml()
     nvml.open()
     return nvml
+
+
+class Hang:
+    """A call of NVML that comes back when it is let go."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+        self.entered, self.go = threading.Event(), threading.Event()
+        monkeypatch.setattr(pynvml, call, self._hang)
+        monkeypatch.setattr("deviceplugin.gpus.nvml.PATIENCE_S", 0.05)
+
+    def _hang(self, *_: object) -> list[Any]:
+        self.entered.set()
+        assert self.go.wait(60)
+        return []
+
+    @contextmanager
+    def in_thread(self, function: Callable[[], object]) -> Iterator[None]:
+        thread = threading.Thread(target=function)
+        thread.start()
+        assert self.entered.wait(60)
+        yield
+        self.go.set()
+        thread.join(60)
+
+
+def test_who_hangs_in_a_session_keeps_it_open_for_the_others(
+    nvml: Nvml, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new one would take away the handles under the call that hangs."""
+    nvml.watch(UUIDS)
+    hang = Hang(monkeypatch, "nvmlDeviceGetComputeRunningProcesses")
+    with hang.in_thread(lambda: nvml.processes("GPU-a")):
+        with pytest.raises(NvmlError, match="has not answered another call"):
+            nvml.open()
+        assert nvml.is_open
+        assert nvml.vitals("GPU-b").used_bytes == 1 << 30
+        assert nvml.watch(["GPU-b"]) == {"GPU-b"}
+        assert nvml.wait(1) is None
+
+
+def test_while_opening_hangs_nobody_else_does(
+    nvml: Nvml, events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hang = Hang(monkeypatch, "nvmlInit")
+    with hang.in_thread(nvml.open):
+        for ask in (lambda: nvml.processes("GPU-a"), lambda: nvml.wait(1), nvml.count):
+            with pytest.raises(NvmlError, match="NVML has not been opened"):
+                ask()
 
 
 def test_one_gpu_that_cannot_be_watched_does_not_end_the_watch_over_the_others(
