@@ -86,7 +86,7 @@ class HealthWatch(threading.Thread):
         self._linked: frozenset[str] = frozenset()
         """Between which the links are known."""
         self._hanging: frozenset[str] = frozenset()
-        self._probed_at_s = self._looked_at_s = self._heard_at_s = time.monotonic()
+        self._looked_at_s = self._heard_at_s = time.monotonic()
         self._bus: tuple[str, ...] = ()
         self._bus_read_at_s: float | None = None
         self._absence: Absence | None = None
@@ -121,14 +121,14 @@ class HealthWatch(threading.Thread):
     @property
     def age_s(self) -> float:
         """For how long not all GPUs have been probed; it grows while a driver call hangs."""
-        return time.monotonic() - self._probed_at_s
+        return max(time.monotonic() - self._looked_at_s, self._patience.tried_for_s)
 
     @property
     def stalled_s(self) -> float:
         """For how long we ourselves have not moved, which no driver should bring about. The wait
         for events may hang with a GPU that hangs."""
         moved_s = self._looked_at_s
-        if not self._patience.is_tried:
+        if self._patience.tried_for_s < HANG_S:
             moved_s = min(moved_s, self._heard_at_s)
         return time.monotonic() - moved_s
 
@@ -192,8 +192,6 @@ class HealthWatch(threading.Thread):
             self._fleet.note_silence(self._fleet.uuids, f"NVML does not answer: {error.why}")
         self._note_absence(failure)
         self._looked_at_s = time.monotonic()
-        if not self._patience.is_tried:
-            self._probed_at_s = self._looked_at_s
         self._fleet.tell()
 
     def _note_absence(self, failure: NvmlError | None) -> None:

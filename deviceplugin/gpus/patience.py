@@ -58,9 +58,10 @@ class Patience:
         self._idle: list[SimpleQueue[_Call | None]] = []
 
     @property
-    def is_tried(self) -> bool:
-        """Whether somebody has not come back yet."""
-        return any(not call.is_back.is_set() for call in list(self._under_way.values()))
+    def tried_for_s(self) -> float:
+        """For how long somebody has not come back; 0 when all have."""
+        calls = [call for call in list(self._under_way.values()) if not call.is_back.is_set()]
+        return max((time.monotonic() - call.since_s for call in calls), default=0.0)
 
     def ask(self, subject: str, function: Callable[[], _Answer], patience_s: float) -> _Answer:
         """Unanswered when it takes longer, and at once when a call from before still does."""

@@ -39,7 +39,7 @@ def test_one_that_hangs_does_not_keep_others_from_being_asked(patience: Patience
     answers = patience.ask_all({"a": lambda: "A", "b": hanging, "c": lambda: "C"}, 0.05)
     assert (answers["a"], answers["c"]) == ("A", "C")
     assert isinstance(answers["b"], Unanswered)
-    assert patience.is_tried
+    assert patience.tried_for_s > 0
     hanging.go.set()
 
 
@@ -52,7 +52,7 @@ def test_who_hangs_is_not_asked_again_and_its_answer_counts_when_it_comes(
             patience.ask("a", hanging, 0.0)
     hanging.go.set()
     assert hanging.came_back.wait(LONG_S)
-    while patience.is_tried:
+    while patience.tried_for_s:
         pass
     assert hanging.calls == 1
     assert patience.ask("a", lambda: "fresh", LONG_S) == "late"
@@ -64,7 +64,7 @@ def test_answers_of_another_session_can_be_forgotten(patience: Patience) -> None
     with pytest.raises(Unanswered):
         patience.ask("a", hanging, 0.0)
     hanging.go.set()
-    while patience.is_tried:
+    while patience.tried_for_s:
         pass
     patience.forget()
     assert patience.ask("a", lambda: "fresh", LONG_S) == "fresh"
