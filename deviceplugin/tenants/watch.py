@@ -6,22 +6,23 @@ import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 
 from deviceplugin.booking.allocator import ContainerAllocation
-from deviceplugin.gpus.nvml import Nvml
+from deviceplugin.gpus.nvml import Nvml, NvmlError
+from deviceplugin.gpus.patience import Patience
 from deviceplugin.tenants.allowance import Allowances, Key
 from deviceplugin.tenants.judgement import (
     Account,
     Breach,
     Kind,
     Tenant,
+    Use,
     attribute,
     judge,
     used_by,
 )
-from deviceplugin.tenants.listing import Listings
 from deviceplugin.tenants.mountedfiles import Line, place_of
 from deviceplugin.tenants.procfs import Mount, ProcFs, file_id
 from deviceplugin.tenants.rest import Rest
@@ -35,6 +36,9 @@ __all__ = ["LOOK_S", "TenantWatch"]
 
 LOOK_S = 1.0
 """With one look of rest and three for certainty, a breach is told within five seconds."""
+
+PATIENCE_S = 0.5
+"""How long a look waits for the driver; a GPU that hangs keeps only its own answer."""
 
 STOP_S = 5.0
 """How long stopping waits; a look that hangs ends with the process."""
@@ -75,7 +79,8 @@ class TenantWatch(threading.Thread):
         `is_excused` tells containers that were not given the shim, because their pod asked so.
         """
         super().__init__(name="tenants", daemon=True)
-        self._listings = Listings(nvml.processes)
+        self._nvml = nvml
+        self._patience = Patience()
         self._gpus = gpus
         self._allocations = allocations
         self._shims = shims
@@ -107,13 +112,14 @@ class TenantWatch(threading.Thread):
                 self.look()
             except Exception:  # one tenant's files must not end the watch over all others
                 _log.exception("looking after the tenants failed; trying again")
+        self._patience.close()
 
     def look(self) -> None:
         """One look; a breach is told in the look that makes it certain."""
         # Whoever seemed to have too much is read before and after NVML: what was freed in between
         # still explains what NVML has seen.
         before = {each.id: _account(each) for each in self._suspects}
-        listed, silent = self._listings.now(self._gpus())
+        listed, silent = self._uses()
         self._views.forget_all_but({use.pid for use in listed})
         uses = self._rest.awake(listed)
         allocations = {each.id: each for each in self._allocations()}
@@ -153,6 +159,20 @@ class TenantWatch(threading.Thread):
             self._report(breach)
         for breach in certain:
             self._end(breach)
+
+    def _uses(self) -> tuple[list[Use], frozenset[str]]:
+        """Who uses which GPU, and of which of them nothing is known now."""
+        questions = {gpu: partial(self._nvml.processes, gpu) for gpu in self._gpus()}
+        answers = self._patience.ask_all(questions, PATIENCE_S)
+        # Health tells of GPUs that do not answer.
+        silent = frozenset(gpu for gpu, told in answers.items() if isinstance(told, NvmlError))
+        uses = [
+            Use(gpu, each.pid, each.used_bytes)
+            for gpu, told in answers.items()
+            if not isinstance(told, NvmlError)
+            for each in told
+        ]
+        return uses, silent
 
     def _note_falls(
         self,
