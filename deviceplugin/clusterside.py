@@ -67,8 +67,8 @@ def connect_cluster(
             on_pod=learn,
             on_gone=lambda _pod: on_gone(),
             actual_of=allocator.actual_of,
-            resize=lambda uid, container, wanted: allocator.resize(
-                uid, container, wanted.memory_units, wanted.compute_percent
+            resize=lambda pod, container, wanted: allocator.resize(
+                pod, container, wanted.memory_units, wanted.compute_percent
             ),
             refusals=(Refusal,),
             give_way=give_way,

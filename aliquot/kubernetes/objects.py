@@ -23,6 +23,7 @@ class _Subset(msgspec.Struct, frozen=True, rename="camel", omit_defaults=True):
 
 
 class OwnerReference(_Subset, frozen=True):
+    api_version: str = ""
     kind: str = ""
     name: str = ""
     uid: str = ""

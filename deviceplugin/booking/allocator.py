@@ -277,21 +277,21 @@ class Allocator:
                 self._seen = changes, self._overview.containers(pods)
             return self._seen[1]
 
-    def actual_of(self, pod_uid: str) -> Assignment | None:
+    def actual_of(self, pod: PodView) -> Assignment | None:
         """What `aliquot.dev/actual` of a pod should say; None when nothing is known of it."""
         with self._lock:
-            return overview.actual_of(pod_uid, self._books.ledger, self._supply)
+            return overview.actual_of(pod, self._books.ledger, self._supply)
 
     def resize(
         self,
-        pod_uid: str,
+        pod: PodView,
         container: str,
         memory_units: int | None = None,
         compute_percent: int | None = None,
     ) -> Resized:
         """Changes totals of a running container; None leaves one as it is. Or a Refusal."""
         with self._changing():
-            halves = resize.halves(self._books.ledger, pod_uid, container)
+            halves = resize.halves(self._books.ledger, pod, container)
             wanted = {MEMORY_RESOURCE: memory_units, COMPUTE_RESOURCE: compute_percent}
             reserved = self._promises.reserved()
             changes = []

@@ -12,7 +12,7 @@ import msgspec
 from aliquot.protocol.names import COMPUTE_RESOURCE
 from aliquot.protocol.request import WHOLE_PERCENT
 from deviceplugin.booking import ids
-from deviceplugin.booking.sources import ContainerKey
+from deviceplugin.booking.sources import ContainerKey, PodView
 from deviceplugin.booking.supply import Supply
 
 __all__ = ["Allocation", "Ledger", "Owner", "allocation_name"]
@@ -222,8 +222,15 @@ class Ledger:
         entries = self._entries.items()
         return known | {("", name): (each,) for name, each in entries if each.owner is None}
 
-    def of_uid(self, pod_uid: str) -> Iterable[Allocation]:
-        return self._by_uid.get(pod_uid, {}).values()
+    def of_view(self, pod: PodView) -> list[Allocation]:
+        """What is surely that pod's. Its uid alone is no proof: that of a mirror is an annotation,
+        which users can write."""
+        return [
+            each
+            for each in self._by_uid.get(pod.uid, {}).values()
+            if each.owner is not None
+            and (each.owner.namespace, each.owner.pod) == (pod.namespace, pod.name)
+        ]
 
     def siblings(self, allocation: Allocation) -> list[Allocation]:
         """Everything of the same pod, itself included."""

@@ -9,7 +9,7 @@ from aliquot.arbitration import Member
 from aliquot.protocol.assignment import Assignment, Slice
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from deviceplugin.booking.ledger import Allocation, Ledger, Owner
-from deviceplugin.booking.sources import ContainerKey
+from deviceplugin.booking.sources import ContainerKey, PodView
 from deviceplugin.booking.supply import Supply
 from deviceplugin.container.files import ContainerFiles
 
@@ -112,9 +112,9 @@ def _partner(
     return None
 
 
-def actual_of(pod_uid: str, ledger: Ledger, supply: Supply) -> Assignment | None:
+def actual_of(pod: PodView, ledger: Ledger, supply: Supply) -> Assignment | None:
     found: dict[str, tuple[Slice, ...]] = {}
-    for container, halves in _by_container(pod_uid, ledger).items():
+    for container, halves in _by_container(pod, ledger).items():
         memory: dict[str, int] = {}
         compute: dict[str, int] = {}
         for half in halves:
@@ -127,9 +127,9 @@ def actual_of(pod_uid: str, ledger: Ledger, supply: Supply) -> Assignment | None
     return Assignment(found, supply.sharing.unit_mib) if found else None
 
 
-def _by_container(pod_uid: str, ledger: Ledger) -> dict[str, list[Allocation]]:
+def _by_container(pod: PodView, ledger: Ledger) -> dict[str, list[Allocation]]:
     found: dict[str, list[Allocation]] = {}
-    for each in ledger.of_uid(pod_uid):
+    for each in ledger.of_view(pod):
         if each.owner is not None and each.owner.container:
             found.setdefault(each.owner.container, []).append(each)
     return found

@@ -12,6 +12,7 @@ from deviceplugin.booking import ids
 from deviceplugin.booking.errors import Refusal
 from deviceplugin.booking.ledger import Allocation, Ledger
 from deviceplugin.booking.preference import amount_text
+from deviceplugin.booking.sources import PodView
 from deviceplugin.booking.supply import Supply
 from deviceplugin.container.files import SHARE_OF_A_PERCENT
 from shim.limits import Limits
@@ -28,12 +29,12 @@ class Resized:
     changed: bool
 
 
-def halves(ledger: Ledger, pod_uid: str, container: str) -> dict[str, Allocation]:
+def halves(ledger: Ledger, pod: PodView, container: str) -> dict[str, Allocation]:
     """What a container has, by resource; a Refusal if it cannot be resized at all."""
     found = {
         each.resource: each
-        for each in ledger
-        if each.owner is not None and (each.owner.uid, each.owner.container) == (pod_uid, container)
+        for each in ledger.of_view(pod)
+        if each.owner is not None and each.owner.container == container
     }
     if any(each.whole for each in found.values()):
         raise Refusal(f"container {container} has whole GPUs; there is nothing to resize")

@@ -45,10 +45,10 @@ class Node:
     """A pod of this node is new, looks different, or is looked at once more."""
     on_gone: Callable[[PodView], None]
     """A pod has finished or was deleted."""
-    actual_of: Callable[[str], Assignment | None]
-    """What a pod has, by the uid that the kubelet knows."""
-    resize: Callable[[str, str, Amounts], Resized]
-    """(pod uid, container, wanted): carries it out, or raises one of `refusals`."""
+    actual_of: Callable[[PodView], Assignment | None]
+    """What a pod has."""
+    resize: Callable[[PodView, str, Amounts], Resized]
+    """(pod, container, wanted): carries it out, or raises one of `refusals`."""
     refusals: tuple[type[Exception], ...] = (ValueError,)
     give_way: Callable[[], None] = lambda: None
     """Returns when containers that start need not go first; called before whatever can wait."""
@@ -116,8 +116,7 @@ class ClusterLink:
         if known is None:
             log.info("no event yet on pod %s, which no API server shows: %s", pod_uid, message)
             return
-        about = pod_reference(known.view.namespace, known.view.name, known.api_uid)
-        self.events.emit(about, reason, message, type)
+        self._tell(known, reason, message, type)
 
     def tell_node(
         self,
@@ -138,6 +137,10 @@ class ClusterLink:
             f"evicting {view.namespace}/{view.name} ({pod_uid})",
             lambda: evict(self._client, view.namespace, view.name, known.api_uid),
         )
+
+    def _tell(self, known: KnownPod, reason: str, message: str, type: EventType) -> None:  # noqa: A002
+        about = pod_reference(known.view.namespace, known.view.name, known.api_uid)
+        self.events.emit(about, reason, message, type)
 
     def _known(self, pod_uid: str, later: Callable[[], None]) -> KnownPod | None:
         """The pod; where it is not known yet, `later` is called when it is."""
@@ -169,29 +172,29 @@ class ClusterLink:
     def _pod_gone(self, known: KnownPod) -> None:
         self._writer.forget(_target(known))
         with self._guard:
-            self._answers.pop(known.view.uid, None)
+            self._answers.pop(known.api_uid, None)
         self._node.on_gone(known.view)
 
     def _answer(self, known: KnownPod) -> None:
         view = known.view
         with self._guard:
             # What we have said may not have come back yet.
-            answered = self._answers.get(view.uid, known.resized)
+            answered = self._answers.get(known.api_uid, known.resized)
         outcome = answer_resize(
             view.resize,
             answered,
             self._node.unit_mib,
-            lambda container, wanted: self._node.resize(view.uid, container, wanted),
+            lambda container, wanted: self._node.resize(view, container, wanted),
             self._node.refusals,
         )
         if outcome is None:
             return
         text = resize.encode(outcome.answer)
         with self._guard:
-            self._answers[view.uid] = text
+            self._answers[known.api_uid] = text
         self._writer.put(_target(known), {names.RESIZED: text})
         kind: EventType = "Warning" if outcome.is_refused else "Normal"
-        self.tell_pod(view.uid, outcome.reason, outcome.message, kind)
+        self._tell(known, outcome.reason, outcome.message, kind)
 
     def _refresh_one(self, pod_uid: str) -> None:
         known = self.pods.by_uid(pod_uid)
@@ -206,7 +209,7 @@ class ClusterLink:
                 self._publish_actual(known)
 
     def _publish_actual(self, known: KnownPod) -> None:
-        actual = self._node.actual_of(known.view.uid)
+        actual = self._node.actual_of(known.view)
         if actual is None or actual == known.view.actual:
             return
         is_news = self._writer.put(
@@ -216,7 +219,7 @@ class ClusterLink:
         )
         notice = notices.not_as_planned(known.view.plan, actual, self._gpu_name)
         if is_news and notice is not None:
-            self.tell_pod(known.view.uid, notice.reason, notice.message, notice.type)
+            self._tell(known, notice.reason, notice.message, notice.type)
 
     def _gpu_name(self, uuid: str) -> str:
         gpus = self._inventory.gpus if self._inventory is not None else ()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from aliquot.kubernetes.client import ApiClient
-from aliquot.kubernetes.objects import Pod
+from aliquot.kubernetes.objects import ObjectMeta, Pod
 from aliquot.kubernetes.paths import PODS
 from aliquot.kubernetes.reflector import Reflector
 from aliquot.kubernetes.watch import Change, ChangeKind
@@ -16,8 +16,10 @@ from deviceplugin.cluster.podview import view_of
 __all__ = ["KnownPod", "PodCache"]
 
 
+_MIRROR = "kubernetes.io/config.mirror"
+"""On the mirror of a static pod, where it equals the next: the kubelet runs no such pod itself."""
 _STATIC_UID = "kubernetes.io/config.hash"
-"""On the mirror of a static pod: the uid that the kubelet, its checkpoint and cgroups know."""
+"""On the same: the uid that the kubelet, its checkpoint and cgroups know."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,9 +49,13 @@ class PodCache:
         on_change: Callable[[KnownPod], None],
         on_gone: Callable[[KnownPod], None],
     ) -> None:
+        self._node_name = node_name
         self._on_change = on_change
         self._on_gone = on_gone
         self._by_uid: dict[str, KnownPod] = {}
+        """By the API server's uids, which nobody can choose."""
+        self._mirrors: dict[str, str] = {}
+        """By the kubelet's uid of a static pod, the API server's uid of its mirror."""
         self._uids: dict[tuple[str, str], str] = {}
         self._changed = threading.Condition()
         self._reflector = Reflector(
@@ -104,45 +110,50 @@ class PodCache:
     def is_gone(self, namespace: str, name: str, uid: str) -> bool:
         """Whether the API server, which has to be there, shows no such pod that lives."""
         with self._changed:
-            known = self._by_uid.get(uid or self._uids.get((namespace, name), ""))
+            known = self._find(uid or self._uids.get((namespace, name), ""))
             return self._is_following() and (known is None or known.is_finished)
 
     def by_uid(self, uid: str) -> KnownPod | None:
-        """By the uid that the kubelet knows."""
+        """By the uid that the kubelet knows; the API server's own comes first."""
         with self._changed:
-            return self._by_uid.get(uid)
+            return self._find(uid)
 
     def known(self) -> list[KnownPod]:
         with self._changed:
             return list(self._by_uid.values())
 
+    def _find(self, uid: str) -> KnownPod | None:
+        return self._by_uid.get(uid) or self._by_uid.get(self._mirrors.get(uid, ""))
+
     def _is_following(self) -> bool:
         return self.is_synced and not self.trouble
 
     def _replace(self, pods: list[Pod]) -> None:
-        listed = [_known(pod) for pod in pods]
-        uids = {each.view.uid for each in listed}
+        listed = [_known(pod, self._node_name) for pod in pods]
+        uids = {each.api_uid for each in listed}
         for each in self.known():
-            if each.view.uid not in uids:
+            if each.api_uid not in uids:
                 self._forget(each)
         for each in listed:
             self._put(each)
 
     def _take(self, change: Change[Pod]) -> None:
-        told = _known(change.object)
+        told = _known(change.object, self._node_name)
         if change.kind is ChangeKind.DELETED:
             self._forget(told)
         else:
             self._put(told)
 
     def _put(self, told: KnownPod) -> None:
-        view = told.view
+        view, uid = told.view, told.api_uid
         with self._changed:
-            before = self._by_uid.get(view.uid)
-            namesake = self._uids.get((view.namespace, view.name), view.uid)
-            replaced = self._by_uid[namesake] if namesake != view.uid else None
-            self._by_uid[view.uid] = told
-            self._uids[view.namespace, view.name] = view.uid
+            before = self._by_uid.get(uid)
+            namesake = self._uids.get((view.namespace, view.name), uid)
+            replaced = self._by_uid[namesake] if namesake != uid else None
+            self._by_uid[uid] = told
+            self._uids[view.namespace, view.name] = uid
+            if view.uid != uid:
+                self._mirrors.setdefault(view.uid, uid)
             self._changed.notify_all()
         if replaced is not None:
             # Its deletion fell into a gap between two lists.
@@ -154,22 +165,23 @@ class PodCache:
             self._on_change(told)
 
     def _forget(self, told: KnownPod) -> None:
-        view = told.view
+        view, uid = told.view, told.api_uid
         with self._changed:
-            known = self._by_uid.get(view.uid)
-            if known is None or known.api_uid != told.api_uid:
+            known = self._by_uid.pop(uid, None)
+            if known is None:
                 return
-            del self._by_uid[view.uid]
-            if self._uids.get((view.namespace, view.name)) == view.uid:
+            if self._uids.get((view.namespace, view.name)) == uid:
                 del self._uids[view.namespace, view.name]
+            if self._mirrors.get(known.view.uid) == uid:
+                del self._mirrors[known.view.uid]
         if not known.is_finished:
             self._on_gone(told)
 
 
-def _known(pod: Pod) -> KnownPod:
+def _known(pod: Pod, node_name: str) -> KnownPod:
     metadata = pod.metadata
     view = view_of(pod)
-    static_uid = metadata.annotations.get(_STATIC_UID)
+    static_uid = _static_uid(metadata, node_name)
     return KnownPod(
         view=replace(view, uid=static_uid) if static_uid else view,
         api_uid=metadata.uid,
@@ -177,3 +189,14 @@ def _known(pod: Pod) -> KnownPod:
         resized=metadata.annotations.get(names.RESIZED, ""),
         is_finished=pod.is_finished,
     )
+
+
+def _static_uid(metadata: ObjectMeta, node_name: str) -> str:
+    """Empty for all but mirrors as this node's kubelet makes them. Users can write all of it, too:
+    whoever goes by this uid has to compare namespace and name with what the kubelet says."""
+    uid = metadata.annotations.get(_STATIC_UID, "")
+    is_mirror = metadata.annotations.get(_MIRROR) == uid and any(
+        (each.api_version, each.kind, each.name) == ("v1", "Node", node_name)
+        for each in metadata.owner_references
+    )
+    return uid if is_mirror else ""

@@ -2,8 +2,17 @@
 
 from simcluster.apiserver.faults import Gate
 from simcluster.apiserver.kubeconfig import write_kubeconfig
-from simcluster.apiserver.manifests import node, pod
+from simcluster.apiserver.manifests import mirror, node, owned_by, pod
 from simcluster.apiserver.operations import RejectedError
 from simcluster.apiserver.server import ApiServer
 
-__all__ = ["ApiServer", "Gate", "RejectedError", "node", "pod", "write_kubeconfig"]
+__all__ = [
+    "ApiServer",
+    "Gate",
+    "RejectedError",
+    "mirror",
+    "node",
+    "owned_by",
+    "pod",
+    "write_kubeconfig",
+]

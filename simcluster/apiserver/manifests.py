@@ -4,7 +4,7 @@ from typing import Any
 
 from aliquot.protocol import names
 
-__all__ = ["node", "pod"]
+__all__ = ["mirror", "node", "owned_by", "pod"]
 
 
 def pod(
@@ -42,6 +42,20 @@ def pod(
     if phase:
         made["status"] = {"phase": phase}
     return made
+
+
+def mirror(
+    name: str, static_uid: str, namespace: str = "team", *, node: str = "n1"
+) -> dict[str, Any]:
+    """What a kubelet shows of a static pod, which itself knows it as `static_uid`."""
+    hashes = dict.fromkeys(("kubernetes.io/config.mirror", "kubernetes.io/config.hash"), static_uid)
+    made = pod(name, namespace, node=node, annotations=hashes, phase="Running")
+    made["metadata"]["ownerReferences"] = owned_by(node)
+    return made
+
+
+def owned_by(node: str) -> list[dict[str, Any]]:
+    return [{"apiVersion": "v1", "kind": "Node", "name": node, "uid": node, "controller": True}]
 
 
 def node(

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,7 @@ from aliquot.protocol import names
 from aliquot.protocol.assignment import Slice, decode
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from aliquot.protocol.resize import Amounts, ResizeRequest, encode
-from simcluster.apiserver import ApiServer
+from simcluster.apiserver import ApiServer, owned_by
 from simcluster.apiserver import node as node_manifest
 from simcluster.kubelet import AdmissionError, Container, Kubelet, Pod, Role
 from simcluster.kubelet.books import UNIT_BYTES, assert_sound, caps_of, gpus_of
@@ -66,6 +67,14 @@ def actual_of(server: ApiServer, pod: Pod, container: str = "main") -> list[Slic
     return list(decode(server.wait_for(told)).containers[container])
 
 
+def notes_of(server: ApiServer, pod: Pod) -> dict[str, str]:
+    """The pod's annotations."""
+    found = server.get(pod_path(pod))
+    assert found is not None
+    notes: dict[str, str] = found["metadata"]["annotations"]
+    return notes
+
+
 def events(server: ApiServer, reason: str) -> list[str]:
     return [
         str(each["message"])
@@ -78,6 +87,13 @@ def bind(server: ApiServer, agent: AgentProcess, pod: Pod, **notes: str) -> None
     """Lets the pod be of this node, and the agent know it before the kubelet does."""
     server.add(bound(pod, **notes))
     eventually(lambda: f"({pod.uid}) is of this node" in agent.output)
+
+
+def claim_to_mirror(shown: dict[str, Any], static: Pod) -> None:
+    """As the kubelet writes it, and whoever imitates the kubelet."""
+    for each in ("config.hash", "config.mirror"):
+        shown["metadata"]["annotations"][f"kubernetes.io/{each}"] = static.uid
+    shown["metadata"]["ownerReferences"] = owned_by(NODE)
 
 
 def test_the_nodes_gpus_stand_on_the_node(server: ApiServer, agent: AgentProcess, uuids: list[str]):
@@ -195,13 +211,34 @@ def test_the_mirror_of_a_static_pod_is_told_what_it_has(
 ):
     """The API server knows it by another uid than the kubelet."""
     static = Pod.asking("static-node-1", memory=4, compute=5)
-    mirror = bound(replace(static, uid="11111111-2222-3333-4444-555555555555"))
-    mirror["metadata"]["annotations"]["kubernetes.io/config.hash"] = static.uid
-    server.add(mirror)
+    shown = bound(replace(static, uid="11111111-2222-3333-4444-555555555555"))
+    claim_to_mirror(shown, static)
+    server.add(shown)
     eventually(lambda: f"({static.uid}) is of this node" in agent.output)
     kubelet.run(static)
     (slice_,) = actual_of(server, static)
     assert (slice_.memory_units, slice_.compute_percent) == (4, 5)
+
+
+def test_a_pod_that_says_to_be_another_ones_mirror_gains_nothing(
+    kubelet: Kubelet, server: ApiServer, agent: AgentProcess
+):
+    victim, thief = Pod.asking("victim", memory=16, compute=30), Pod.asking("thief", 0, 0)
+    bind(server, agent, victim)
+    options = kubelet.run(victim)["main"]
+    before = caps_of(options)
+    request = encode(ResizeRequest("x", {"main": Amounts(memory_units=1, compute_percent=1)}))
+    for wears in ("hash", "all"):
+        shown = bound(thief, policy="best-effort", resize=request)
+        claim_to_mirror(shown, victim)
+        if wears == "hash":
+            del shown["metadata"]["ownerReferences"]
+        server.add(shown)
+        server.wait_for(lambda: names.RESIZED in notes_of(server, thief))
+        assert "has no share of a GPU here" in notes_of(server, thief)[names.RESIZED]
+        assert caps_of(options) == before
+        assert names.ACTUAL not in notes_of(server, thief)
+        server.remove(pod_path(thief))
 
 
 def test_a_whole_gpu_is_back_and_its_files_are_gone_as_soon_as_its_pod_has_ended(

@@ -16,7 +16,7 @@ from deviceplugin.booking.sources import PodView
 from deviceplugin.cluster.inventory import clear_inventory, inventory_of
 from deviceplugin.cluster.link import ClusterLink, Node
 from deviceplugin.gpus.hardware import Gpu, Hardware
-from simcluster.apiserver import ApiServer, node, pod
+from simcluster.apiserver import ApiServer, mirror, node, pod
 
 GIB = 1 << 30
 WEB = pod_path("team", "web")
@@ -39,8 +39,8 @@ class Agent:
     resizes: list[tuple[str, str, Amounts]] = field(default_factory=list)
     refusal: str = ""
 
-    def resize(self, uid: str, container: str, wanted: Amounts) -> Any:
-        self.resizes.append((uid, container, wanted))
+    def resize(self, pod: PodView, container: str, wanted: Amounts) -> Any:
+        self.resizes.append((pod.uid, container, wanted))
         if self.refusal:
             raise RefusedError(self.refusal)
         return Amounts(wanted.memory_units or 16, wanted.compute_percent or 30)
@@ -51,7 +51,7 @@ class Agent:
             unit_mib=256,
             on_pod=self.seen.append,
             on_gone=lambda view: self.gone.append(view.name),
-            actual_of=self.actual.get,
+            actual_of=lambda pod: self.actual.get(pod.uid),
             resize=self.resize,
             refusals=(RefusedError,),
         )
@@ -254,6 +254,42 @@ def test_an_eviction_waits_for_the_disruption_budget(server: ApiServer) -> None:
         "preconditions": {"uid": uid}
     }
     assert "its cap is 4 GiB" in server.objects(events_path("team"))[0]["message"]
+
+
+@pytest.mark.parametrize("is_mirror", [False, True])
+def test_a_pod_that_calls_itself_a_mirror_is_evicted_all_the_same(
+    server: ApiServer, is_mirror: bool
+) -> None:
+    made = mirror("web", "f" * 32)
+    if not is_mirror:
+        del made["metadata"]["ownerReferences"]
+    uid = server.add(made)["metadata"]["uid"]
+    with linked(server, Agent()) as link:
+        server.wait_for(lambda: link.pods.is_synced)
+        link.evict(uid, "over its cap")
+        server.wait_for(lambda: server.get(WEB)["metadata"].get("deletionTimestamp"))
+        assert link.events.flush(60)
+    assert "over its cap" in server.objects(events_path("team"))[0]["message"]
+
+
+def test_a_pod_that_names_itself_after_another_one_does_not_shield_it(server: ApiServer) -> None:
+    """Neither from its eviction, nor from what is told of it, nor from its resizes."""
+    agent = Agent()
+    uid = add_web(server)
+    wish = resize.encode(ResizeRequest("r1", {"main": Amounts(1, None)}))
+    thief = mirror("thief", uid)
+    thief["metadata"]["annotations"][names.RESIZE] = wish
+    with linked(server, agent) as link:
+        server.wait_for(lambda: agent.seen)
+        server.add(thief)
+        server.wait_for(lambda: annotation(server, pod_path("team", "thief"), names.RESIZED))
+        server.merge(WEB, {"metadata": {"annotations": {names.RESIZE: wish}}})
+        server.wait_for(lambda: annotation(server, WEB, names.RESIZED))
+        server.remove(pod_path("team", "thief"))
+        server.wait_for(lambda: agent.gone)
+        assert link.name_of(uid) == ("team", "web")
+        link.evict(uid, "over its cap")
+        server.wait_for(lambda: server.get(WEB)["metadata"].get("deletionTimestamp"))
 
 
 def test_an_eviction_never_hits_a_successor(server: ApiServer) -> None:

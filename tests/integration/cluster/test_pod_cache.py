@@ -2,14 +2,17 @@
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import pytest
 
 from aliquot.kubernetes.paths import pod_path
 from aliquot.protocol import assignment, names
 from aliquot.protocol.assignment import Assignment, Slice
 from deviceplugin.cluster.pods import PodCache
-from simcluster.apiserver import ApiServer, pod
+from simcluster.apiserver import ApiServer, mirror, pod
 
 WEB = pod_path("team", "web")
 
@@ -69,14 +72,55 @@ def test_a_pod_whose_annotations_make_no_sense_says_why(server: ApiServer) -> No
 
 
 def test_a_static_pod_is_known_by_the_kubelets_uid(server: ApiServer) -> None:
-    stored = server.add(
-        pod("web", "team", node="n1", annotations={"kubernetes.io/config.hash": "of-the-kubelet"})
-    )
+    stored = server.add(mirror("web", "of-the-kubelet"))
     with running(Told().cache(server)) as cache:
         server.wait_for(lambda: cache.is_synced)
         known = cache.by_uid("of-the-kubelet")
         assert known is not None
         assert known.api_uid == stored["metadata"]["uid"]
+        assert cache.by_uid(known.api_uid) is known
+        server.remove(WEB)
+        server.wait_for(lambda: cache.by_uid("of-the-kubelet") is None)
+
+
+def _of_another_node(made: dict[str, Any]) -> None:
+    made["metadata"]["ownerReferences"][0]["name"] = "n2"
+
+
+def _of_no_node(made: dict[str, Any]) -> None:
+    del made["metadata"]["ownerReferences"]
+
+
+def _not_a_mirror(made: dict[str, Any]) -> None:
+    del made["metadata"]["annotations"]["kubernetes.io/config.mirror"]
+
+
+@pytest.mark.parametrize("spoil", [_of_another_node, _of_no_node, _not_a_mirror])
+def test_only_mirrors_of_our_kubelet_have_another_uid(
+    server: ApiServer, spoil: Callable[[dict[str, Any]], None]
+) -> None:
+    made = mirror("web", "somebody-else")
+    spoil(made)
+    uid = server.add(made)["metadata"]["uid"]
+    with running(Told().cache(server)) as cache:
+        server.wait_for(lambda: cache.is_synced)
+        assert cache.by_uid("somebody-else") is None
+        found = cache.find("team", "web")
+        assert found is not None
+        assert found.uid == uid
+
+
+def test_a_pod_of_the_api_server_comes_before_who_takes_its_uid(server: ApiServer) -> None:
+    uid = server.add(pod("web", "team", node="n1"))["metadata"]["uid"]
+    # Earlier and later in the list.
+    for name in ("thief", "zealot"):
+        server.add(mirror(name, uid))
+    with running(Told().cache(server)) as cache:
+        server.wait_for(lambda: cache.is_synced)
+        known = cache.by_uid(uid)
+        assert known is not None
+        assert known.view.name == "web"
+        assert len(cache.known()) == 3
 
 
 def test_a_late_pod_is_waited_for(server: ApiServer) -> None:

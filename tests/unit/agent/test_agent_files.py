@@ -102,7 +102,7 @@ def test_what_a_crash_left_behind_is_swept_at_the_next_start(node: Node) -> None
 
 def test_a_torn_update_of_limits_is_healed_at_the_next_start(node: Node) -> None:
     pod = node.run(memory=4, compute=20)
-    node.allocator.resize(pod.uid, "main", 8)
+    node.allocator.resize(pod.view(), "main", 8)
     (held,) = node.allocator.allocations()
     assert held.memory_limits is not None
     content = bytearray(held.memory_limits.read_bytes())

@@ -320,7 +320,7 @@ def test_a_resize_that_cannot_be_written_down_changes_nothing(
     pod = node.run(memory=4, compute=20)
     devices = node.allocator.devices(MEMORY)
     FullDisk(monkeypatch, 0)
-    assert "No space left" in refused(lambda: node.allocator.resize(pod.uid, "main", 6, 10))
+    assert "No space left" in refused(lambda: node.allocator.resize(pod.view(), "main", 6, 10))
     (held,) = node.allocator.allocations()
     assert (held.memory_units, held.compute_percent) == (4, 20)
     assert node.allocator.devices(MEMORY) == devices
@@ -383,4 +383,4 @@ def test_without_a_journal_the_kubelets_records_do(node: Node, damage: str) -> N
             before[key].policy,
             before[key].weight,
         )
-    assert node.allocator.resize(pod.uid, "main", 7, 40).changed
+    assert node.allocator.resize(pod.view(), "main", 7, 40).changed

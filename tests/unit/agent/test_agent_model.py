@@ -266,7 +266,7 @@ class Machine(RuleBasedStateMachine):
         if pod.uid not in self.started or len(pod.containers) > 1:
             return
         try:
-            resized = self.node.allocator.resize(pod.uid, "main", memory, compute)
+            resized = self.node.allocator.resize(pod.view(), "main", memory, compute)
         except Refusal:
             return
         assert (resized.memory_units, resized.compute_percent) == (memory, compute)

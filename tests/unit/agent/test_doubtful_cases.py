@@ -308,7 +308,7 @@ def test_ids_that_an_init_container_passed_on_as_they_were_are_the_app_container
         node.restart_agent(forget=True)
         (held,) = node.allocator.allocations()
         assert held.key == ContainerKey("default", "p", "main")
-    assert node.allocator.resize(pod.uid, "main", 6, 30).changed
+    assert node.allocator.resize(pod.view(), "main", 6, 30).changed
 
 
 def test_whom_we_only_guessed_without_a_list_is_not_taken_for_gone_later(node: Node) -> None:

@@ -13,7 +13,7 @@ from tests.unit.agent.agent_node import COMPUTE, MEMORY, UNIT, Node, Pod, caps, 
 def resized(node: Node) -> Pod:
     """A container that runs, was listed, and has more than its ids."""
     pod = node.run("resized", memory=4, compute=20)
-    node.allocator.resize(pod.uid, "main", 8, 40)
+    node.allocator.resize(pod.view(), "main", 8, 40)
     node.clock.now_s += 100
     node.reconcile()
     return pod
