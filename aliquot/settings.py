@@ -16,6 +16,7 @@ __all__ = [
     "Row",
     "add_options",
     "address",
+    "folder",
     "load_values",
     "markdown_table",
     "mib",
@@ -122,7 +123,20 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def path(text: str) -> Path | None:
-    return Path(text).absolute() if text else None
+    return Path(_whole_text(text)).absolute() if text else None
+
+
+def folder(text: str) -> Path:
+    """Not a relative one: whoever reads the setting elsewhere would mean another."""
+    if not text.startswith("/"):
+        raise UserError(f"{text!r} is no absolute path; write it like /var/lib/aliquot")
+    return Path(_whole_text(text))
+
+
+def _whole_text(text: str) -> str:
+    if "\0" in text:
+        raise UserError(f"{text!r} is no path; it has a zero byte in it")
+    return text
 
 
 def size(text: str) -> int:

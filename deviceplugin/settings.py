@@ -11,7 +11,7 @@ from typing import Any
 
 from aliquot import settings
 from aliquot.errors import UserError
-from aliquot.settings import Row, address, mib, one_of, or_off, path, size, whole, words
+from aliquot.settings import Row, address, folder, mib, one_of, or_off, path, size, whole, words
 from deviceplugin.booking.sharing import POLICIES
 
 __all__ = ["ROWS", "Settings", "add_options", "agent_url", "load", "markdown_table"]
@@ -64,13 +64,13 @@ def _advertised(text: str) -> str:
 
 ROWS = (
     Row("node_name", "node-name", "NAME", "", _name, "this node's name in the cluster"),
-    Row("kubelet_dir", "kubelet-dir", "DIR", "/var/lib/kubelet", Path, "the kubelet's folder"),
+    Row("kubelet_dir", "kubelet-dir", "DIR", "/var/lib/kubelet", folder, "the kubelet's folder"),
     Row(
         "state_dir",
         "state-dir",
         "DIR",
         "/var/lib/aliquot",
-        Path,
+        folder,
         "our own folder; the same path here and on the host",
     ),
     Row(
@@ -129,7 +129,7 @@ ROWS = (
         one_of("auto", "cdi", "runtime", "nodes", "simulated"),
         "how containers reach a GPU: auto, cdi, runtime (NVIDIA's), nodes (of /dev), simulated",
     ),
-    Row("host_dir", "host-dir", "DIR", "/", Path, "where we see the host's own files"),
+    Row("host_dir", "host-dir", "DIR", "/", folder, "where we see the host's own files"),
     Row(
         "sim_libraries",
         "sim-libraries",

@@ -50,12 +50,17 @@ def uninstall_when_free(settings: Settings) -> str:
 def uninstall(settings: Settings) -> str:
     """What was done, for people; refuses while an agent runs or containers hold GPUs."""
     files, was_there = files_of(settings), settings.state_dir.exists()
+    if files.is_foreign():
+        raise UserError(
+            f"{settings.state_dir} is no folder of an agent, so nothing was removed; say with "
+            "--state-dir which one it was"
+        )
     with _locked_journal(settings.state_dir) as booked:
         reason = why_in_use(_records(settings, booked), sharing_of(settings))
         if reason:
             raise InUseError(reason)
         try:
-            files.uninstall()
+            left = files.uninstall()
         except OSError as error:
             raise OperationError(f"not everything could be removed: {error}") from None
         sockets = list((settings.kubelet_dir / PLUGINS_FOLDER).glob(f"{SOCKET_PREFIX}*.sock"))
@@ -64,6 +69,8 @@ def uninstall(settings: Settings) -> str:
     told = "" if settings.api_server == "off" else _withdraw(settings.node_name)
     if not was_there and not sockets:
         return f"nothing of ours is at {settings.state_dir}{told}\n"
+    if left:
+        told += f"; what is left in {settings.state_dir} is not ours: {', '.join(left)}"
     return f"removed {settings.state_dir} and {len(sockets)} sockets{told}\n"
 
 

@@ -1,7 +1,6 @@
 """What the agent puts on the node's disk for containers, and takes away again."""
 
 import contextlib
-import errno
 import hashlib
 import logging
 import os
@@ -36,6 +35,24 @@ _NAMES = {Kind.MEMORY: "memory", Kind.COMPUTE: "compute"}
 _LIMITS_IN_CONTAINER = {
     kind: Path("/etc/aliquot") / name / "limits" for kind, name in _NAMES.items()
 }
+_NAME = "[0-9a-f]" * 24
+_OURS = (
+    f"alloc/{_NAME}",
+    f"ended/{_NAME}-*",
+    "lib/libaliquot-*.so",
+    "lib/.libaliquot-*.so.new",
+    "lib/ld.so.preload",
+    "lib/.ld.so.preload.new",
+    "journal",
+    "journal.lock",
+    "journal.new",
+    "journal.damaged-*",
+    ".arbiter",
+    ".arbiter.*",
+)
+"""All that the agent ever puts into its folder, whoever of its parts does."""
+_SIGNS = ("journal.lock", "lib/libaliquot-*.so", f"alloc/{_NAME}")
+"""Of these every folder of an agent has one, and hardly any other folder."""
 _USAGE_IN_CONTAINER = {kind: Path("/run/aliquot") / name for kind, name in _NAMES.items()}
 
 
@@ -178,16 +195,25 @@ class ContainerFiles:
             if name != "ld.so.preload" and name not in needed:
                 (self._libraries / name).unlink(missing_ok=True)
 
-    def uninstall(self) -> None:
-        """Takes away everything that we put on the node."""
+    def is_foreign(self) -> bool:
+        """Whether the folder has something, and nothing by which ours are known."""
+        is_ours = any(next(self.root.glob(sign), None) for sign in _SIGNS)
+        return bool(_names(self.root)) and not is_ours
+
+    def uninstall(self) -> list[str]:
+        """Takes away everything that we put on the node, and nothing else: names of what is left
+        in our folder."""
         self.access.remove()
-        for folder in (self._allocations, self._aside):
-            for name in _names(folder):
-                self._remove(folder / name)
-        # The folder itself may be a mount, which cannot go.
-        shutil.rmtree(self.root, ignore_errors=True)
-        if _names(self.root):
-            raise OSError(errno.ENOTEMPTY, os.strerror(errno.ENOTEMPTY), str(self.root))
+        for path in [path for pattern in _OURS for path in self.root.glob(pattern)]:
+            if path.is_dir():
+                self._remove(path)
+            else:
+                path.unlink()
+        # Where somebody else's things are left, and where the folder itself is a mount, it stays.
+        for folder in (self._allocations, self._aside, self._libraries, self.root):
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+        return sorted(_names(self.root))
 
     def found_limits(self, allocation: Allocation) -> Limits | None:
         """What its folder says, where there is one."""

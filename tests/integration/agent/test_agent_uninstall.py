@@ -158,6 +158,32 @@ def test_sockets_and_the_cdi_file_go_also_when_our_folder_has_gone_before(
     assert not agent.state.exists()
 
 
+@pytest.mark.parametrize("there", [["thesis.txt"], ["journal", "lib/libc.so.6", "alloc/x"]])
+def test_a_folder_that_never_was_an_agents_is_left_alone(
+    make_agent: Callable[..., AgentProcess], tmp_path: Path, there: list[str]
+):
+    for each in there:
+        path = tmp_path / each
+        path.parent.mkdir(exist_ok=True)
+        path.write_text("dear")
+    before = sorted(tmp_path.rglob("*"))
+    result = make_agent(state_dir=str(tmp_path)).run("--uninstall")
+    assert result.returncode == 2
+    assert f"{tmp_path} is no folder of an agent, so nothing was removed" in result.stderr
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_what_others_have_put_beside_ours_is_left_and_named(
+    old_kubelet: Kubelet, agent: AgentProcess
+):
+    assert agent.terminate() == 0
+    (agent.state / "thesis.txt").write_text("dear")
+    result = agent.run("--uninstall")
+    assert result.returncode == 0, result.stderr
+    assert f"what is left in {agent.state} is not ours: thesis.txt\n" in result.stdout
+    assert [path.name for path in agent.state.iterdir()] == ["thesis.txt"]
+
+
 def test_waiting_is_for_uninstalling(make_agent: Callable[..., AgentProcess]):
     result = make_agent().run("--wait")
     assert result.returncode == 2

@@ -392,10 +392,24 @@ def test_an_uninstall_leaves_nothing_on_the_node(tmp_path: Path) -> None:
     files.access = CdiAccess(tmp_path / "cdi", tmp_path)
     files.access.prepare(Hardware((gpu(0),)))
     files.create(_allocation())
-    files.uninstall()
+    assert files.uninstall() == []
     assert mounts.there == []
     assert not (tmp_path / "state").exists()
     assert not list((tmp_path / "cdi").iterdir())
+
+
+def test_an_uninstall_takes_nothing_of_others(tmp_path: Path) -> None:
+    """Also beside ours, and in folders that are named as ours are."""
+    files = _files(tmp_path, Mounts())
+    files.install()
+    files.create(_allocation())
+    root = tmp_path / "state"
+    others = [root / "thesis.txt", root / "alloc/mine", root / "lib/libc.so.6", root / "lib/so/x"]
+    for each in others:
+        each.parent.mkdir(exist_ok=True)
+        each.write_text("dear")
+    assert files.uninstall() == ["alloc", "lib", "thesis.txt"]
+    assert {each for each in root.rglob("*") if each.is_file()} == set(others)
 
 
 def test_an_administrators_way_out_is_honoured_only_where_allowed(node: Node) -> None:

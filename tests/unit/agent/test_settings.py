@@ -89,6 +89,15 @@ def test_a_mistake_elsewhere_is_named_with_its_origin():
         load({"memory_unit_bytes": "10%"}, {})
 
 
+@pytest.mark.parametrize("name", ["state-dir", "kubelet-dir", "host-dir"])
+@pytest.mark.parametrize("text", ["", ".", "state", "../lib", "/tmp/a\0b"])
+def test_folders_have_absolute_paths(name: str, text: str):
+    """`--uninstall` must not depend on where it is typed."""
+    row = next(row for row in ROWS if row.name == name)
+    with pytest.raises(UserError, match=rf"{row.variable}: .* is no (absolute )?path"):
+        load({}, {row.variable: text})
+
+
 def test_a_file_that_is_not_there_is_said_so(tmp_path: Path):
     with pytest.raises(UserError, match=r"cannot read the config file .*missing\.toml"):
         load({"config": str(tmp_path / "missing.toml")}, {})
