@@ -20,7 +20,7 @@ from deviceplugin.booking.admission import Answered, admit
 from deviceplugin.booking.asking import IsGone, Listing, PodSource, ask
 from deviceplugin.booking.bookkeeping import Books
 from deviceplugin.booking.description import described
-from deviceplugin.booking.errors import Refusal, Retry, StartRefused
+from deviceplugin.booking.errors import Refusal, Retry, StartRefused, Unsettled
 from deviceplugin.booking.evidence import gathered
 from deviceplugin.booking.identity import (
     Admitted,
@@ -278,8 +278,10 @@ class Allocator:
             return self._seen[1]
 
     def actual_of(self, pod: PodView) -> Assignment | None:
-        """What `aliquot.dev/actual` of a pod should say; None when nothing is known of it."""
+        """What `aliquot.dev/actual` of a pod should say; None when nothing is known of it (yet)."""
         with self._lock:
+            if not self._is_reconciled:
+                return None
             return overview.actual_of(pod, self._books.ledger, self._supply)
 
     def resize(
@@ -289,8 +291,11 @@ class Allocator:
         memory_units: int | None = None,
         compute_percent: int | None = None,
     ) -> Resized:
-        """Changes totals of a running container; None leaves one as it is. Or a Refusal."""
+        """Changes totals of a running container; None leaves one as it is. Or a Refusal, which is
+        final; so before the first `reconcile` it is Unsettled."""
         with self._changing():
+            if not self._is_reconciled:
+                raise Unsettled("who has what is not known yet")
             halves = resize.halves(self._books.ledger, pod, container)
             wanted = {MEMORY_RESOURCE: memory_units, COMPUTE_RESOURCE: compute_percent}
             reserved = self._promises.reserved()

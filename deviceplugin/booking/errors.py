@@ -1,6 +1,6 @@
 """How the agent says no; every text tells what was asked, what there is and what to do."""
 
-__all__ = ["Conflict", "Refusal", "Retry", "StartDelayed", "StartRefused"]
+__all__ = ["Conflict", "Refusal", "Retry", "StartDelayed", "StartRefused", "Unsettled"]
 
 
 class Refusal(Exception):  # noqa: N818 - an answer, not a fault
@@ -13,6 +13,10 @@ class Conflict(Refusal):
 
 class Retry(Exception):  # noqa: N818 - an answer, not a fault
     """A container may not start yet; the kubelet shows the text and asks again by itself."""
+
+
+class Unsettled(Exception):  # noqa: N818 - an answer, not a fault
+    """Nothing can be decided before the books were compared with the kubelet's; ask again then."""
 
 
 class StartRefused(Exception):  # noqa: N818 - an answer, not a fault

@@ -67,6 +67,7 @@ class ClusterLink:
         self._answers: dict[str, str] = {}
         self._untold: dict[str, list[Callable[[], None]]] = {}
         self._guard = threading.Lock()
+        self._answering = threading.Lock()
 
     def start(self) -> None:
         self.events.start()
@@ -165,8 +166,7 @@ class ClusterLink:
     def _pod_changed(self, known: KnownPod) -> None:
         self._node.on_pod(known.view)
         self._catch_up(known.view.uid)
-        if known.view.resize:
-            self._answer(known)
+        self._answer(known.api_uid)
         self._publish_actual(known)
 
     def _pod_gone(self, known: KnownPod) -> None:
@@ -175,7 +175,14 @@ class ClusterLink:
             self._answers.pop(known.api_uid, None)
         self._node.on_gone(known.view)
 
-    def _answer(self, known: KnownPod) -> None:
+    def _answer(self, api_uid: str) -> None:
+        """One at a time, and as the pod is now: an older wish must not come after a newer one."""
+        with self._answering:
+            known = self.pods.by_uid(api_uid)
+            if known is not None and known.view.resize and not known.is_finished:
+                self._answer_now(known)
+
+    def _answer_now(self, known: KnownPod) -> None:
         view = known.view
         with self._guard:
             # What we have said may not have come back yet.
@@ -204,8 +211,10 @@ class ClusterLink:
     def _refresh(self) -> None:
         for known in self.pods.known():
             if not known.is_finished:
-                # What could not be written down when the pod was seen is tried again.
+                # What could not be written down when the pod was seen is tried again, and what it
+                # was too early to answer.
                 self._node.on_pod(known.view)
+                self._answer(known.api_uid)
                 self._publish_actual(known)
 
     def _publish_actual(self, known: KnownPod) -> None:

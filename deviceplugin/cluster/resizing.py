@@ -7,6 +7,7 @@ from typing import Protocol
 from aliquot.protocol import resize
 from aliquot.protocol.assignment import MalformedError
 from aliquot.protocol.resize import Amounts, ResizeAnswer, ResizeRequest
+from deviceplugin.booking.errors import Unsettled
 
 __all__ = ["Outcome", "Resized", "Resizer", "answer_resize"]
 
@@ -21,7 +22,8 @@ class Resized(Protocol):
 
 
 Resizer = Callable[[str, Amounts], Resized]
-"""(container, wanted): carries it out, or raises with a text for the user."""
+"""(container, wanted): carries it out, or raises with a text for the user; Unsettled when it is too
+early to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,8 @@ class Outcome:
 def answer_resize(
     text: str, answered: str, unit_mib: int, resizer: Resizer, refusals: tuple[type[Exception], ...]
 ) -> Outcome | None:
-    """None when `answered`, the last answer, is about the same request already.
+    """None when `answered`, the last answer, is about the same request already, and while it is too
+    early to answer.
 
     `refusals` are what `resizer` raises when it is the user who has to do something. Containers are
     changed one after the other: after a refusal, the answer says what the earlier ones have now.
@@ -57,6 +60,8 @@ def answer_resize(
     for name, wanted in request.containers.items():
         try:
             now = resizer(name, wanted)
+        except Unsettled:
+            return None
         except refusals as error:
             refusal = f"container {name}: {error}"
             return _refused(ResizeAnswer(request.id, refusal, done, unit_mib))

@@ -12,6 +12,7 @@ from aliquot.kubernetes.paths import NODES, events_path, node_path, pod_path
 from aliquot.protocol import assignment, inventory, names, resize
 from aliquot.protocol.assignment import Assignment, Slice
 from aliquot.protocol.resize import Amounts, ResizeRequest
+from deviceplugin.booking.errors import Unsettled
 from deviceplugin.booking.sources import PodView
 from deviceplugin.cluster.inventory import clear_inventory, inventory_of
 from deviceplugin.cluster.link import ClusterLink, Node
@@ -38,9 +39,13 @@ class Agent:
     gone: list[str] = field(default_factory=list)
     resizes: list[tuple[str, str, Amounts]] = field(default_factory=list)
     refusal: str = ""
+    is_new: bool = False
+    """It cannot say yet who has what."""
 
     def resize(self, pod: PodView, container: str, wanted: Amounts) -> Any:
         self.resizes.append((pod.uid, container, wanted))
+        if self.is_new:
+            raise Unsettled
         if self.refusal:
             raise RefusedError(self.refusal)
         return Amounts(wanted.memory_units or 16, wanted.compute_percent or 30)
@@ -209,6 +214,20 @@ def test_a_resize_is_carried_out_and_answered_once(server: ApiServer) -> None:
     assert agent.resizes == [(uid, "main", Amounts(24, None))]
     (event,) = server.objects(events_path("team"))
     assert (event["reason"], event["type"]) == ("Resized", "Normal")
+
+
+def test_a_resize_that_comes_too_early_is_answered_later(server: ApiServer) -> None:
+    agent = Agent(is_new=True)
+    wish = ResizeRequest("r1", {"main": Amounts(24, None)})
+    add_web(server, {names.RESIZE: resize.encode(wish)})
+    with linked(server, agent) as link:
+        server.wait_for(lambda: agent.resizes)
+        agent.is_new = False
+        assert server.asked("PATCH") == []
+        link.refresh()
+        text = server.wait_for(lambda: annotation(server, WEB, names.RESIZED))
+    assert resize.decode_answer(text or "").containers == {"main": Amounts(24, 30)}
+    assert len(agent.resizes) == 2
 
 
 def test_a_refused_resize_says_what_is_free(server: ApiServer) -> None:

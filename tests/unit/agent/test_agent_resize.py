@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import pytest
 
+from deviceplugin.booking.errors import Unsettled
 from deviceplugin.container.files import ContainerFiles
 from shim import limits
 from shim.limits import Kind
@@ -127,6 +128,30 @@ def test_who_is_not_here_or_has_whole_gpus_is_told_so(node: Node) -> None:
     assert "whole GPUs" in refused(lambda: node.allocator.resize(pod.view(), "main", 4, 20))
     nobody = replace(pod.view(), uid="nobody")
     assert "has no share" in refused(lambda: node.allocator.resize(nobody, "main", 4, 20))
+
+
+def test_nothing_is_decided_before_the_books_are_compared_with_the_kubelets(tmp_path) -> None:
+    """By an older journal, which misses a container, there would be room."""
+    node = Node(tmp_path, gpu(0))
+    pod = node.run(memory=4, compute=20)
+    old = (tmp_path / "state/journal").read_bytes()
+    node.run(memory=8, compute=20)
+    (tmp_path / "state/journal").write_bytes(old)
+    before = node.reconcile
+    told: list[object] = []
+
+    def ask_first() -> None:
+        with pytest.raises(Unsettled):
+            node.allocator.resize(pod.view(), "main", 12)
+        told.append(node.allocator.actual_of(pod.view()))
+        before()
+
+    node.reconcile = ask_first  # type: ignore[method-assign]
+    node.restart_agent()
+    assert told == [None]
+    assert "8 units (2 GiB) at most" in refused(
+        lambda: node.allocator.resize(pod.view(), "main", 12)
+    )
 
 
 def test_a_pod_that_says_to_be_another_one_gets_nothing_of_it(tmp_path) -> None:
