@@ -1,6 +1,7 @@
 """The agent beside an API server: plans followed, actuals told, and nothing lost without it."""
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -11,14 +12,14 @@ import pytest
 from aliquot.protocol import names
 from aliquot.protocol.assignment import Slice, decode
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
-from aliquot.protocol.resize import Amounts, ResizeRequest, encode
+from aliquot.protocol.resize import Amounts, ResizeRequest, decode_answer, encode
 from simcluster.apiserver import ApiServer, owned_by
 from simcluster.apiserver import node as node_manifest
 from simcluster.kubelet import AdmissionError, Container, Kubelet, Pod, Role
 from simcluster.kubelet.books import UNIT_BYTES, assert_sound, caps_of, gpus_of
 from tests.agentprocess import AgentProcess
 from tests.clusterpods import NODE, bound, kubeconfig, plan, pod_path
-from tests.patience import eventually
+from tests.patience import PATIENCE_S, eventually
 from tests.simulated import SimulatedNode
 
 UNITS = 320
@@ -328,6 +329,34 @@ def test_a_running_pod_is_resized(kubelet: Kubelet, server: ApiServer, agent: Ag
     agent.start_and_wait()
     kubelet.start_in_time(pod)
     assert caps_of(options) == {gpu: 8 * UNIT_BYTES}
+
+
+def test_a_resize_asked_while_the_agent_was_away_is_answered_when_it_is_back(
+    kubelet: Kubelet, server: ApiServer, agent: AgentProcess
+) -> None:
+    pod = Pod.asking("a", memory=16, compute=30)
+    bind(server, agent, pod)
+    options = kubelet.run(pod)["main"]
+    (gpu,) = gpus_of(kubelet, pod)
+    agent.kill()
+    request = encode(ResizeRequest("1", {"main": Amounts(memory_units=24)}))
+    server.merge(pod_path(pod), {"metadata": {"annotations": {names.RESIZE: request}}})
+    listed = threading.Event()
+    kubelet.podresources.before_answer = lambda: listed.wait(PATIENCE_S)
+    try:
+        agent.start()
+        # They are told one after the other: when the second is known, the first is dealt with.
+        for each in (pod, Pod.asking("b", memory=1, compute=1)):
+            if each is not pod:
+                server.add(bound(each))
+            eventually(lambda each=each: f"({each.uid}) is of this node" in agent.output)
+        assert caps_of(options) == {gpu: 16 * UNIT_BYTES}, "before its books are compared"
+    finally:
+        listed.set()
+    # Long before it compares anyway what pods have, once a minute.
+    server.wait_for(lambda: names.RESIZED in notes_of(server, pod), 30)
+    assert decode_answer(notes_of(server, pod)[names.RESIZED]).refusal == ""
+    assert caps_of(options) == {gpu: 24 * UNIT_BYTES}
 
 
 def test_uninstalling_takes_the_inventory_back(server: ApiServer, agent: AgentProcess) -> None:
