@@ -61,3 +61,8 @@ class ApiError(ApiServerError):
         """Whether the same request cannot succeed later."""
         is_ours = 400 <= self.status < 500 and self.status not in (408, 410, 429)
         return is_ours and not self.conflict
+
+    @property
+    def is_hopeless(self) -> bool:
+        """The same, for whoever can wait until somebody grants what is forbidden now."""
+        return self.is_final and self.status not in (401, 403)

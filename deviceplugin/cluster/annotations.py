@@ -1,14 +1,16 @@
 """Our annotations on nodes and pods, written once for each change, behind the caller's back."""
 
+import logging
 import threading
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from aliquot.kubernetes.client import ApiClient
 from aliquot.kubernetes.errors import ApiError
 from deviceplugin.cluster.errands import Errands
 
 __all__ = ["AnnotationWriter", "Target"]
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,46 +24,49 @@ class Target:
 
 
 @dataclass(slots=True)
-class _State:
-    wanted: dict[str, str | None] = field(default_factory=dict)
-    written: dict[str, str | None] = field(default_factory=dict)
-    version: int = 0
-    """Of the object, after what was written."""
-    missing_at: int = 0
-    """The latest version in which it was seen to lack what is wanted."""
+class _Wish:
+    """What one annotation shall say; None is not to be there."""
 
-    def differing(self) -> dict[str, str | None]:
-        if self.missing_at > self.version:
-            return dict(self.wanted)
-        return {
-            name: text
-            for name, text in self.wanted.items()
-            if name not in self.written or self.written[name] != text
-        }
+    text: str | None
+    is_written: bool = False
+    is_refused: bool = False
+    """For good: only another text makes it worth trying again."""
+    version: int = 0
+    """Of the object, after it was written."""
+    missing_at: int = 0
+    """The latest version in which the object was seen without it."""
+
+    @property
+    def was_lost(self) -> bool:
+        return self.is_written and self.missing_at > self.version
+
+    @property
+    def is_due(self) -> bool:
+        return not self.is_refused and (not self.is_written or self.was_lost)
 
 
 class AnnotationWriter:
-    """A merge patch touches nothing but the named annotations: it cannot conflict with others."""
+    """A merge patch touches nothing but the named annotation: it cannot conflict with others. Each
+    is written by itself, so that one which the server refuses does not keep back the others."""
 
     def __init__(self, client: ApiClient, errands: Errands) -> None:
         self._client = client
         self._errands = errands
-        self._states: dict[Target, _State] = {}
+        self._wishes: dict[Target, dict[str, _Wish]] = {}
         self._guard = threading.Lock()
 
-    def put(
-        self, target: Target, annotations: Mapping[str, str | None], *, seen_version: str = ""
-    ) -> bool:
+    def put(self, target: Target, name: str, text: str | None, *, seen_version: str = "") -> bool:
         """None removes. What was asked for already is not written again (the answer is false),
         unless the object was seen without it in a later version, `seen_version`."""
         with self._guard:
-            state = self._states.setdefault(target, _State())
+            wishes = self._wishes.setdefault(target, {})
+            before = wishes.get(name)
+            is_news = before is None or before.text != text
+            wish = wishes[name] = _Wish(text) if before is None or is_news else before
             # Also while an older write is still on its way, whose answer says which came first.
-            state.missing_at = max(state.missing_at, _number(seen_version))
-            is_news = state.wanted != state.wanted | dict(annotations)
-            was_lost = state.missing_at > state.version > 0
-            state.wanted |= annotations
-            if not state.differing():
+            wish.missing_at = max(wish.missing_at, _number(seen_version))
+            was_lost = wish.was_lost
+            if not wish.is_due:
                 return False
         self._errands.submit(target, lambda: self._write(target))
         return is_news or was_lost
@@ -70,15 +75,18 @@ class AnnotationWriter:
         """The object is gone."""
         self._errands.cancel(target)
         with self._guard:
-            self._states.pop(target, None)
+            self._wishes.pop(target, None)
 
     def _write(self, target: Target) -> None:
         with self._guard:
-            state = self._states.get(target)
-            changes = state.differing() if state is not None else {}
-        if state is None or not changes:
-            return
-        metadata: dict[str, object] = {"annotations": changes}
+            due = [each for each in self._wishes.get(target, {}).items() if each[1].is_due]
+        for name, wish in due:
+            if not self._write_one(target, name, wish):
+                return
+
+    def _write_one(self, target: Target, name: str, wish: _Wish) -> bool:
+        """Whether the object is still there."""
+        metadata: dict[str, object] = {"annotations": {name: wish.text}}
         if target.uid:
             metadata["uid"] = target.uid
         try:
@@ -86,11 +94,16 @@ class AnnotationWriter:
         except ApiError as error:
             if error.not_found or (error.conflict and target.uid):
                 self.forget(target)
-                return
-            raise
+                return False
+            if not error.is_hopeless:
+                raise
+            log.warning("%s: %s was refused for good: %s", target, name, error)
+            wish.is_refused = True
+            return True
         with self._guard:
-            state.written |= changes
-            state.version = _number(stored.resource_version)
+            wish.is_written = True
+            wish.version = _number(stored.resource_version)
+        return True
 
 
 def _number(version: str) -> int:

@@ -14,7 +14,8 @@ __all__ = ["Errand", "Errands"]
 log = logging.getLogger(__name__)
 
 Errand = Callable[[], None]
-"""Returns when it is done or no longer makes sense; an ApiServerError lets it be tried again."""
+"""Returns when it is done or no longer makes sense; an ApiServerError lets it be tried again,
+unless it is hopeless."""
 
 
 @dataclass(slots=True)
@@ -84,8 +85,11 @@ class Errands:
             try:
                 pending.errand()
             except ApiServerError as error:
-                complaint = str(error)
-                retry_after_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
+                if isinstance(error, ApiError) and error.is_hopeless:
+                    log.warning("%s was refused for good: %s", key, error)
+                else:
+                    complaint = str(error)
+                    retry_after_s = error.retry_after_s if isinstance(error, ApiError) else 0.0
             except Exception:
                 # Trying again would not help against a mistake of ours, nor would dying.
                 log.exception("%s failed", key)

@@ -96,7 +96,8 @@ class InventoryPublisher:
         if seen.metadata.annotations.get(names.INVENTORY) != wanted:
             self._writer.put(
                 self._target,
-                {names.INVENTORY: wanted},
+                names.INVENTORY,
+                wanted,
                 seen_version=seen.metadata.resource_version,
             )
 

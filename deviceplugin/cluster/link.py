@@ -199,7 +199,7 @@ class ClusterLink:
         text = resize.encode(outcome.answer)
         with self._guard:
             self._answers[known.api_uid] = text
-        self._writer.put(_target(known), {names.RESIZED: text})
+        self._writer.put(_target(known), names.RESIZED, text)
         kind: EventType = "Warning" if outcome.is_refused else "Normal"
         self._tell(known, outcome.reason, outcome.message, kind)
 
@@ -223,7 +223,8 @@ class ClusterLink:
             return
         is_news = self._writer.put(
             _target(known),
-            {names.ACTUAL: assignment.encode(actual)},
+            names.ACTUAL,
+            assignment.encode(actual),
             seen_version=known.resource_version,
         )
         notice = notices.not_as_planned(known.view.plan, actual, self._gpu_name)

@@ -18,6 +18,7 @@ from deviceplugin.cluster.inventory import clear_inventory, inventory_of
 from deviceplugin.cluster.link import ClusterLink, Node
 from deviceplugin.gpus.hardware import Gpu, Hardware
 from simcluster.apiserver import ApiServer, mirror, node, pod
+from simcluster.apiserver.operations import RefusalError
 
 GIB = 1 << 30
 WEB = pod_path("team", "web")
@@ -181,6 +182,33 @@ def test_actual_of_a_pod_that_is_gone_is_dropped(server: ApiServer) -> None:
         link.publish_inventory(found_inventory())
         server.wait_for(lambda: annotation(server, NODE, names.INVENTORY))
     assert annotation(server, WEB, names.ACTUAL) is None
+
+
+def test_an_annotation_that_the_server_refuses_keeps_back_no_other(server: ApiServer) -> None:
+    """All annotations of a pod have 256 KiB together, which its user can use up."""
+
+    def admit(operation: str, old: Any, new: Any) -> Any:
+        if names.RESIZED in new["metadata"].get("annotations", {}):
+            raise RefusalError(422, "Invalid", "metadata.annotations: Too long")
+        return new
+
+    agent = Agent(is_new=True)
+    uid = add_web(server, {names.RESIZE: "lots"})
+    server.admission = admit
+    with linked(server, agent) as link:
+        server.wait_for(lambda: server.asked("PATCH"))
+        agent.actual[uid] = Assignment({"main": (Slice("GPU-a", 16, 30),)})
+        link.refresh()
+        server.wait_for(lambda: annotation(server, WEB, names.ACTUAL))
+        server.merge(WEB, {"metadata": {"labels": {"tier": "gold"}}})
+        link.publish_inventory(found_inventory())
+        server.wait_for(lambda: annotation(server, NODE, names.INVENTORY))
+    refused = [
+        each
+        for each in server.asked("PATCH", "/pods/web$")
+        if names.RESIZED in each.body["metadata"]["annotations"]
+    ]
+    assert len(refused) == 1
 
 
 def test_other_gpus_than_planned_are_told_to_the_user(server: ApiServer) -> None:

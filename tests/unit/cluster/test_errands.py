@@ -50,6 +50,17 @@ def test_one_that_fails_for_ever_does_not_hold_up_others(errands: Errands) -> No
     assert errands.flush(PATIENCE_S)
 
 
+def test_what_is_wrong_in_itself_is_said_once_and_not_tried_again(
+    errands: Errands, caplog: pytest.LogCaptureFixture
+) -> None:
+    wrong = Failing(10**9, ApiError(422, "Invalid", "annotations: Too long"))
+    errands.submit("wrong", wrong)
+    assert errands.flush(PATIENCE_S)
+    assert wrong.calls == 1
+    (said,) = [each.getMessage() for each in caplog.records]
+    assert said == "wrong was refused for good: annotations: Too long"
+
+
 def test_the_latest_of_a_key_counts(errands: Errands) -> None:
     entered, leave = threading.Event(), threading.Event()
 
