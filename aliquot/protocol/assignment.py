@@ -32,5 +32,5 @@ def encode(assignment: Assignment) -> str:
 def decode(text: str) -> Assignment:
     try:
         return msgspec.json.decode(text, type=Assignment)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedError(str(error)) from None

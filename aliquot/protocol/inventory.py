@@ -55,5 +55,5 @@ def encode(inventory: NodeInventory) -> str:
 def decode(text: str) -> NodeInventory:
     try:
         return msgspec.json.decode(text, type=NodeInventory)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedError(str(error)) from None

@@ -1,5 +1,6 @@
 """Changing a running pod: what its user asks for, and what the node agent answers."""
 
+import hashlib
 from collections.abc import Mapping
 from decimal import ROUND_CEILING
 
@@ -15,10 +16,17 @@ __all__ = [
     "decode_answer",
     "decode_request",
     "encode",
+    "id_of_unreadable",
     "units_for",
 ]
 
 MIB = 1 << 20
+AMOUNT_MOST = 1 << 31
+"""More than any GPU has of anything, and few enough to reckon with."""
+ID_MOST = 64
+REQUEST_MOST = 16 << 10
+REFUSAL_MOST = 1024
+"""Characters, as the next: annotations of a pod have 256 KiB together, and others need some."""
 
 
 class Amounts(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -67,27 +75,37 @@ def encode(value: ResizeRequest | ResizeAnswer) -> str:
 
 def decode_request(text: str) -> ResizeRequest:
     """Anybody may write the annotation, so that amounts are checked here, too."""
+    if len(text) > REQUEST_MOST:
+        raise MalformedError(f"it has {len(text)} characters; {REQUEST_MOST} are the most")
     try:
         request = msgspec.json.decode(text, type=ResizeRequest)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedError(str(error)) from None
+    if not 0 < len(request.id) <= ID_MOST:
+        raise MalformedError(f"id must have 1 to {ID_MOST} characters, and differ each time")
     if not request.containers:
         raise MalformedError("it names no container")
     for name, each in request.containers.items():
         amounts = (each.memory_units, each.compute_percent)
         if amounts == (None, None):
             raise MalformedError(f"container {name}: neither memory_units nor compute_percent")
-        if any(amount is not None and amount < 1 for amount in amounts):
-            raise MalformedError(f"container {name}: amounts must be 1 or more")
-    if request.unit_mib < 1:
-        raise MalformedError("unit_mib must be 1 or more")
+        if any(amount is not None and not 0 < amount <= AMOUNT_MOST for amount in amounts):
+            raise MalformedError(f"container {name}: amounts must be from 1 to {AMOUNT_MOST}")
+    if not 0 < request.unit_mib <= AMOUNT_MOST:
+        raise MalformedError(f"unit_mib must be from 1 to {AMOUNT_MOST}")
     return request
+
+
+def id_of_unreadable(text: str) -> str:
+    """What an answer names that answers a request without a usable id: the same for the same text,
+    and short, whatever somebody wrote."""
+    return f"sha256:{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:32]}"
 
 
 def decode_answer(text: str) -> ResizeAnswer:
     try:
         return msgspec.json.decode(text, type=ResizeAnswer)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise MalformedError(str(error)) from None
 
 

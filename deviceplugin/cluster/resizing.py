@@ -1,6 +1,7 @@
 """Answers what users ask of running pods through the `resize` annotation."""
 
-from collections.abc import Callable
+import logging
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,6 +21,8 @@ class Resized(Protocol):
     @property
     def compute_percent(self) -> int: ...
 
+
+log = logging.getLogger(__name__)
 
 Resizer = Callable[[str, Amounts], Resized]
 """(container, wanted): carries it out, or raises with a text for the user; Unsettled when it is too
@@ -51,9 +54,10 @@ def answer_resize(
     try:
         request = resize.decode_request(text).in_units_of(unit_mib)
     except MalformedError as error:
-        # There is no id to answer to: the text itself says what was answered.
-        answer = ResizeAnswer(text, f"the annotation cannot be read: {error}", unit_mib=unit_mib)
-        return None if _id(answered) == answer.id else _refused(answer)
+        # There is no id to answer to: the text itself stands for one.
+        text_id = resize.id_of_unreadable(text)
+        refusal = f"the annotation cannot be read: {error}"
+        return None if _id(answered) == text_id else _refused(text_id, refusal, {}, unit_mib)
     if _id(answered) == request.id:
         return None
     done: dict[str, Amounts] = {}
@@ -63,8 +67,12 @@ def answer_resize(
         except Unsettled:
             return None
         except refusals as error:
-            refusal = f"container {name}: {error}"
-            return _refused(ResizeAnswer(request.id, refusal, done, unit_mib))
+            return _refused(request.id, f"container {name}: {error}", done, unit_mib)
+        except Exception as error:
+            # The user has to hear of a mistake of ours, too, and the watch of pods must go on.
+            log.exception("container %s could not be resized", name)
+            refusal = f"container {name}: the agent failed ({type(error).__name__}: {error})"
+            return _refused(request.id, refusal, done, unit_mib)
         done[name] = Amounts(now.memory_units, now.compute_percent)
     return _done(request, ResizeAnswer(request.id, "", done, unit_mib))
 
@@ -76,8 +84,11 @@ def _id(answered: str) -> str:
         return ""
 
 
-def _refused(answer: ResizeAnswer) -> Outcome:
-    return Outcome(answer, "ResizeRefused", f"not resized: {answer.refusal}")
+def _refused(request_id: str, refusal: str, done: Mapping[str, Amounts], unit_mib: int) -> Outcome:
+    if len(refusal) > resize.REFUSAL_MOST:
+        refusal = f"{refusal[: resize.REFUSAL_MOST - 3]}..."
+    answer = ResizeAnswer(request_id, refusal, done, unit_mib)
+    return Outcome(answer, "ResizeRefused", f"not resized: {refusal}")
 
 
 def _done(request: ResizeRequest, answer: ResizeAnswer) -> Outcome:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -13,6 +14,7 @@ from aliquot.protocol.inventory import GpuRecord, Link, NodeInventory
 from aliquot.protocol.quantity import QuantityError
 from aliquot.protocol.resize import Amounts, ResizeAnswer, ResizeRequest, units_for
 
+ASKS = '{"id": "%s", "containers": {"a": {"memory_units": %s}}}'
 EXAMPLES = settings(max_examples=150)
 
 names = st.text(min_size=1, max_size=20)
@@ -152,15 +154,30 @@ def test_a_malformed_inventory_is_refused(text: str) -> None:
         ('{"id": "x"}', "containers"),
         ('{"id": "x", "containers": {}}', "no container"),
         ('{"id": "x", "containers": {"a": {}}}', "neither"),
-        ('{"id": "x", "containers": {"a": {"memory_units": 0}}}', "1 or more"),
-        ('{"id": "x", "containers": {"a": {"compute_percent": -5}}}', "1 or more"),
+        ('{"id": "x", "containers": {"a": {"memory_units": 0}}}', "from 1 to"),
+        ('{"id": "x", "containers": {"a": {"compute_percent": -5}}}', "from 1 to"),
         ('{"id": "x", "containers": {"a": {"memory_units": "6Gi"}}}', "memory_units"),
         ('{"id": "x", "containers": {"a": {"memory_units": 1}}, "unit_mib": 0}', "unit_mib"),
+        (ASKS % ("x", "9" * 400), "from 1 to 2147483648"),
+        (ASKS % ("x", "9" * 5000), "out of range"),
+        (ASKS % ("x", "1") + " " * (16 << 10), "are the most"),
+        (ASKS % ("", "1"), "id must have 1 to 64 characters"),
+        (ASKS % ("x" * 65, "1"), "id must have 1 to 64 characters"),
     ],
 )
 def test_a_malformed_request_is_refused_with_the_place(text: str, complaint: str) -> None:
     with pytest.raises(MalformedError, match=complaint):
         resize.decode_request(text)
+
+
+@pytest.mark.parametrize(
+    "decode",
+    [assignment.decode, inventory.decode, resize.decode_request, resize.decode_answer],
+)
+def test_what_is_nested_too_deeply_is_refused_as_well(decode: Callable[[str], object]) -> None:
+    for text in ('{"x":' * 3000, '{"x":' + "[" * 3000):
+        with pytest.raises(MalformedError):
+            decode(text)
 
 
 @EXAMPLES
