@@ -91,13 +91,11 @@ class _Resize:
                 memory_units = resize.units_for(options.memory, unit_mib)
             except QuantityError as error:
                 raise UserError(f"--memory: {error}") from None
-            if memory_units < 1:
-                raise UserError(f"--memory {options.memory} is nothing")
+            if resize.counts_units(options.memory):
+                meant = format_size(memory_units * unit_mib * MIB)
+                print(f"--memory {options.memory} is that many units of {unit_mib} MiB: {meant}")
         if options.compute is not None:
-            digits = options.compute.removesuffix("%")
-            if not (digits.isascii() and digits.isdigit() and int(digits) > 0):
-                raise UserError(f"--compute must be a whole percentage, not {options.compute!r}")
-            compute_percent = int(digits)
+            compute_percent = _percent(options.compute)
         wanted = {container: Amounts(memory_units, compute_percent)}
         return ResizeRequest(uuid.uuid4().hex[:12], wanted, unit_mib)
 
@@ -172,6 +170,14 @@ class _Resize:
                 f"request could not be withdrawn: {error}"
             ) from error
         return self._answer(None, request_id)
+
+
+def _percent(text: str) -> int:
+    digits = text.removesuffix("%")
+    is_short = 0 < len(digits) < 10  # Python reads no number of thousands of digits.
+    if not (is_short and digits.isascii() and digits.isdigit() and int(digits)):
+        raise UserError(f"--compute must be a whole percentage, not {text[:40]!r}")
+    return int(digits)
 
 
 def _unit_mib(pod: Pod) -> int:

@@ -1,5 +1,6 @@
 """`aliquot resize`: decides whether a run of this machine or a pod of the cluster is meant."""
 
+import math
 from argparse import ArgumentParser, Namespace
 from pathlib import Path
 
@@ -22,7 +23,11 @@ def configure(parser: ArgumentParser) -> None:
         "container, and memory is rounded up to the node's units."
     )
     parser.add_argument("id", metavar="NAME", help="a run as `aliquot ps` shows it, or a pod")
-    parser.add_argument("--memory", metavar="SIZE", help="new cap: 6Gi (of a run, also 25%%)")
+    parser.add_argument(
+        "--memory",
+        metavar="SIZE",
+        help="new cap: 6Gi (of a run, also 25%%; of a pod, also 24, a number of units)",
+    )
     parser.add_argument("--compute", metavar="PERCENT", help="new part of the GPU's time")
     pods = parser.add_argument_group("pods")
     pods.add_argument("-n", "--namespace", metavar="NAME", help="the pod's namespace")
@@ -34,10 +39,18 @@ def configure(parser: ArgumentParser) -> None:
     pods.add_argument(
         "--timeout",
         metavar="SECONDS",
-        type=float,
+        type=seconds,
         default=30.0,
         help="how long to wait for the node agent's answer; 30 when not given",
     )
+
+
+def seconds(text: str) -> float:
+    """For argparse, which says that the value is invalid."""
+    given = float(text)
+    if not 0 <= given < math.inf:
+        raise ValueError
+    return given
 
 
 def run(options: Namespace) -> int:

@@ -5,7 +5,7 @@ from decimal import Decimal
 
 from aliquot.errors import UserError
 
-__all__ = ["format_size", "parse_size"]
+__all__ = ["format_size", "parse_cap", "parse_size"]
 
 _FACTORS = {
     "": 1,
@@ -30,6 +30,16 @@ def parse_size(text: str, whole_bytes: int) -> int:
             raise UserError(f"{text} is more than the whole GPU")
         return int(whole_bytes * number / 100)
     return int(number * _FACTORS[match["prefix"] or ""])
+
+
+def parse_cap(text: str, whole_bytes: int) -> int:
+    """The same for a cap of GPU memory. In manifests 16 are 16 units: nobody means 16 bytes."""
+    size_bytes = parse_size(text, whole_bytes)
+    if not size_bytes:
+        raise UserError(f"{text} of GPU memory is none at all")
+    if size_bytes < _FACTORS["Mi"]:
+        raise UserError(f"{text} is less than 1Mi; write the unit as well, like 4Gi or 512Mi")
+    return size_bytes
 
 
 def format_size(size_bytes: int) -> str:

@@ -7,12 +7,14 @@ from decimal import ROUND_CEILING
 import msgspec
 
 from aliquot.protocol.assignment import MalformedError
-from aliquot.protocol.quantity import parse_quantity
+from aliquot.protocol.quantity import QuantityError, parse_quantity
 
 __all__ = [
+    "AMOUNT_MOST",
     "Amounts",
     "ResizeAnswer",
     "ResizeRequest",
+    "counts_units",
     "decode_answer",
     "decode_request",
     "encode",
@@ -110,9 +112,24 @@ def decode_answer(text: str) -> ResizeAnswer:
 
 
 def units_for(quantity: str, unit_mib: int) -> int:
-    """Whole units that hold `quantity` of memory; raises QuantityError."""
-    size_bytes = int(parse_quantity(quantity).to_integral_value(ROUND_CEILING))
-    return -(-size_bytes // (unit_mib * MIB))
+    """Whole units that hold `quantity` of memory; raises QuantityError. As in manifests, numbers
+    below 1 MiB are units."""
+    amount = parse_quantity(quantity)
+    size_bytes = int(amount.to_integral_value(ROUND_CEILING))
+    if counts_units(quantity):
+        if size_bytes != amount:
+            raise QuantityError(f"{quantity} is no whole number of units; write it like 6Gi or 24")
+        units = size_bytes
+    else:
+        units = -(-size_bytes // (unit_mib * MIB))
+    if not 0 < units <= AMOUNT_MOST:
+        raise QuantityError(f"{quantity} is {'nothing' if units < 1 else 'more than any GPU has'}")
+    return units
+
+
+def counts_units(quantity: str) -> bool:
+    """Whether a quantity of memory is a number of units already."""
+    return parse_quantity(quantity) < MIB
 
 
 def _convert(units: int | None, from_mib: int, to_mib: int) -> int | None:

@@ -8,7 +8,7 @@ from aliquot.run import gpus
 from aliquot.run.compute import format_share, parse_share
 from aliquot.run.folder import own_folder
 from aliquot.run.registry import Run, living_runs, locked
-from aliquot.sizes import format_size, parse_size
+from aliquot.sizes import format_size, parse_cap
 from shim.limits import DeviceLimits, Kind
 
 
@@ -43,8 +43,8 @@ def _change(
     gpu = memory_of.get(device.uuid)
     if gpu is None:
         raise UserError(f"the GPU {device.uuid} of this run is not there any more")
-    limit_bytes = parse_size(options.memory, gpu.memory_bytes)
-    if not 0 < limit_bytes <= gpu.memory_bytes:
+    limit_bytes = parse_cap(options.memory, gpu.memory_bytes)
+    if limit_bytes > gpu.memory_bytes:
         raise UserError(
             f"{options.memory} does not fit GPU {gpu.index}: it has {format_size(gpu.memory_bytes)}"
         )

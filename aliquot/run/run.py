@@ -15,7 +15,7 @@ from aliquot.run.child import attend, hold_signals, start
 from aliquot.run.compute import add_compute_options, check_same, parse_compute
 from aliquot.run.folder import own_folder
 from aliquot.run.registry import RUN_VARIABLE, WHOLE_GPU, Compute, Membership, Run
-from aliquot.sizes import format_size, parse_size
+from aliquot.sizes import format_size, parse_cap
 from shim.limits import WHOLE
 
 HELP = "run a command with a cap on the GPU memory and the GPU time it can use"
@@ -116,11 +116,9 @@ def _check(options: argparse.Namespace, command: list[str]) -> None:
 
 
 def _cap(size: str, gpu: gpus.Gpu) -> int:
-    cap_bytes = parse_size(size, gpu.memory_bytes)
+    cap_bytes = parse_cap(size, gpu.memory_bytes)
     if cap_bytes > gpu.memory_bytes:
         raise UserError(f"{size} is more than GPU {gpu.index} has: {format_size(gpu.memory_bytes)}")
-    if cap_bytes == 0:
-        raise UserError(f"{size} of GPU memory is none at all")
     return cap_bytes
 
 

@@ -92,6 +92,14 @@ def test_a_run_is_resized_while_it_runs(env: dict[str, str], tmp_path: Path) -> 
             assert (device.limit_bytes, device.share) == (6 * GIB, 5000)
 
 
+def test_a_size_without_its_unit_does_not_shrink_a_run_to_nothing(env: dict[str, str]) -> None:
+    with running(env, "--memory", "1Gi", "--compute", "30"):
+        done = aliquot(env, "resize", "train", "--memory", "16")
+        assert done.returncode == 2
+        assert "16 is less than 1Mi; write the unit as well, like 4Gi or 512Mi" in done.stderr
+        assert described(env)[0]["gpus"][0]["limit_bytes"] == GIB
+
+
 def test_what_is_not_named_stays(env: dict[str, str]) -> None:
     with running(env, "--memory", "1Gi", "--compute", "30"):
         assert aliquot(env, "resize", "train", "--compute", "40").returncode == 0

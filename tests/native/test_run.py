@@ -155,6 +155,7 @@ def test_joining_never_changes_a_share(
         (("--memory", "1000Gi", "--", "true"), "more than GPU 0 has: 80Gi"),
         (("--memory", "60Gi", "--", "true"), "more than GPU 2 has"),
         (("--memory", "0", "--", "true"), "none at all"),
+        (("--memory", "16", "--", "true"), "less than 1Mi; write the unit as well, like 4Gi"),
         (("--memory", "101%", "--", "true"), "more than the whole GPU"),
         (("--memory", "1Gi", "--gpu", "9", "--", "true"), "there is no GPU 9"),
         (("--memory", "1Gi", "--gpu", "GPU-1", "--", "true"), "there is no GPU GPU-1"),

@@ -105,6 +105,28 @@ def test_memory_is_rounded_up_to_the_units_that_the_pod_has(
     assert "6Gi of memory and 30 percent" in capsys.readouterr().out
 
 
+def test_a_number_without_a_unit_is_in_units_as_in_manifests(
+    server: ApiServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    add_web(server)
+    with agent(server) as seen:
+        assert cli.main(["resize", "pod/web", "--memory", "16"]) == 0
+    assert seen[0].containers == {"main": Amounts(16, None)}
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "--memory 16 is that many units of 256 MiB: 4Gi"
+    assert "now has 4Gi of memory" in told[1]
+
+
+@pytest.mark.parametrize("seconds", ["nan", "-3", "inf"])
+def test_a_timeout_is_a_number_of_seconds(
+    server: ApiServer, capsys: pytest.CaptureFixture[str], seconds: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["resize", "web", "--memory", "6Gi", f"--timeout={seconds}"])
+    assert ended.value.code == 2
+    assert f"invalid seconds value: '{seconds}'" in capsys.readouterr().err
+
+
 def test_a_refusal_is_passed_on_with_what_is_free(
     server: ApiServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -188,6 +210,8 @@ TWO = [container("a", LIMITS), container("b", LIMITS), container("log", {})]
         (["web", "--memory", "6Gi"], {"phase": "Succeeded"}, "has finished (Succeeded)"),
         (["web", "--memory", "lots"], {}, "not a quantity"),
         (["web", "--memory", "0"], {}, "is nothing"),
+        (["web", "--memory", "1e999"], {}, "more than any GPU has"),
+        (["web", "--compute", "9" * 5000], {}, "whole percentage"),
         (["web", "--compute", "12.5"], {}, "whole percentage"),
         (["web", "--compute", "5"], {"containers": TWO}, "say which container with -c"),
         (["web", "--compute", "5", "-c", "log"], {"containers": TWO}, "there is a, b"),

@@ -208,10 +208,25 @@ def test_other_units_never_mean_less_memory_and_at_most_a_unit_more(
 
 @pytest.mark.parametrize(
     ("quantity", "units"),
-    [("6Gi", 24), ("256Mi", 1), ("257Mi", 2), ("1", 1), ("0", 0), ("6G", 23), ("1.5Gi", 6)],
+    [("6Gi", 24), ("256Mi", 1), ("257Mi", 2), ("1", 1), ("16", 16), ("6G", 23), ("1.5Gi", 6)],
 )
 def test_memory_is_counted_in_whole_units(quantity: str, units: int) -> None:
     assert units_for(quantity, 256) == units
+
+
+@pytest.mark.parametrize(
+    ("quantity", "complaint"),
+    [
+        ("0", "is nothing"),
+        ("-5Gi", "is nothing|no whole"),
+        ("0.5", "no whole number of units; write it like 6Gi"),
+        ("1e-9", "no whole number"),
+        ("1e999", "more than any GPU has"),
+    ],
+)
+def test_what_no_gpu_can_have_is_refused(quantity: str, complaint: str) -> None:
+    with pytest.raises(QuantityError, match=complaint):
+        units_for(quantity, 256)
 
 
 def test_what_is_no_quantity_is_refused() -> None:
