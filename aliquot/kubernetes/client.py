@@ -30,6 +30,9 @@ _PATCH_TYPES: dict[str, str] = {
 }
 WATCH_S = 300.0
 """How long the server shall keep a watch open; varied, so that watches do not end together."""
+RETRY_AFTER_MOST_S = 60.0
+"""However long a server, or who stands between, asks us to stay away: it may have been a mistake,
+and pods would have to wait."""
 SILENCE_S = 100.0
 """A watch hears a bookmark about each minute: a connection that is silent for longer is dead."""
 
@@ -253,5 +256,7 @@ def _error(status: int, content: bytes, headers: Message) -> ApiError:
     except msgspec.DecodeError:
         told = _Status(message=content[:200].decode(errors="replace").strip())
     after = headers.get("Retry-After", "")
-    retry_after_s = int(after) if after.isdigit() else told.details.retry_after_seconds
-    return ApiError(status, told.reason, told.message or told.error, float(retry_after_s))
+    is_number = after.isascii() and after.isdigit() and len(after) < 20
+    retry_after_s = int(after) if is_number else told.details.retry_after_seconds
+    away_s = min(max(0, retry_after_s), RETRY_AFTER_MOST_S)
+    return ApiError(status, told.reason, told.message or told.error, away_s)

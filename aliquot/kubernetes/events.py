@@ -141,6 +141,10 @@ class EventRecorder:
                     log.info("events have to wait: %s", error)
                     pause_s = self._backoff.next_s()
                     self._put_back(text, count)
+            except Exception:
+                # Nobody else would notice that no event is written any more.
+                log.exception("an event could not be written: %s", text.message)
+                self.dropped += count
             with self._changed:
                 self._busy = False
                 self._changed.notify_all()

@@ -48,6 +48,8 @@ class Reflector(Generic[T]):
         """How many lists were handed over."""
         self.trouble = ""
         """Why the last attempt failed; empty while all is well."""
+        self._mishap = ""
+        """The last failure of ours, which is described in full only once."""
         self._client = client
         self._path = path
         self._type = type
@@ -103,8 +105,11 @@ class Reflector(Generic[T]):
                     # Only a broken line lets us go on from where we were.
                     self._resource_version = ""
             except Exception as error:
-                log.exception("%s: a change could not be taken in; listing anew", self._path)
-                self.trouble = f"a change could not be taken in: {error}"
+                # Whatever it is: nobody else would notice that nothing is taken in any more.
+                trouble = f"a change could not be taken in: {type(error).__name__}: {error}"
+                if trouble != self._mishap:
+                    log.exception("%s: a change could not be taken in; listing anew", self._path)
+                self.trouble = self._mishap = trouble
                 self._resource_version = ""
             pause_s = self._backoff.next_s(at_least_s)
             if not self._stopping.is_set():

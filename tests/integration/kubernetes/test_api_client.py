@@ -1,18 +1,21 @@
 """Requests through the real client: what comes back, and what each failure looks like."""
 
 import threading
+from email.message import Message
 
 import msgspec
 import pytest
 
 from aliquot.kubernetes import paths
 from aliquot.kubernetes.client import ApiClient
+from aliquot.kubernetes.client import _error as error_of
 from aliquot.kubernetes.errors import ApiError, UnreachableError
 from aliquot.kubernetes.objects import Node, Pod, created_s, request_of
 from aliquot.kubernetes.watch import ChangeKind
 from aliquot.protocol import names
 from aliquot.protocol.request import Role
 from simcluster.apiserver import ApiServer, node, pod
+from simcluster.apiserver.operations import status_body
 
 
 def test_get_reads_the_few_fields_that_we_need(server: ApiServer, client: ApiClient) -> None:
@@ -188,6 +191,18 @@ def test_the_servers_words_reach_the_reader(server: ApiServer, client: ApiClient
         client.list(paths.PODS, Pod)
     assert denied.value.forbidden
     assert denied.value.is_final
+
+
+@pytest.mark.parametrize(
+    ("header", "seconds"),
+    [("7", 7), ("86400", 60), ("99999999999", 60), ("9" * 5000, 5), ("\xb2", 5), ("-1", 5)],
+)
+def test_nobody_can_send_us_away_for_long(header: str, seconds: int) -> None:
+    """What is no number of seconds leaves what the body says, which is 5."""
+    status = msgspec.json.encode(status_body(429, "TooManyRequests", "slow down", 5))
+    headers = Message()
+    headers["Retry-After"] = header
+    assert error_of(429, status, headers).retry_after_s == seconds
 
 
 def test_a_server_that_is_away_is_unreachable_and_comes_back(

@@ -3,6 +3,8 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 from aliquot.kubernetes.backoff import Backoff
 from aliquot.kubernetes.events import EventRecorder, node_reference, pod_reference
 from aliquot.kubernetes.paths import events_path
@@ -128,6 +130,21 @@ def test_a_refused_event_does_not_stop_the_others(server: ApiServer) -> None:
         assert recorder.flush(60)
         assert recorder.dropped == 1
     assert [each["message"] for each in server.objects(events_path("team"))] == ["written"]
+
+
+def test_a_mistake_with_one_event_does_not_stop_the_others(
+    server: ApiServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with recording(server) as recorder:
+        written = recorder._write
+        monkeypatch.setattr(recorder, "_write", lambda *_: 1 // 0)
+        recorder.emit(WEB, "Resized", "first")
+        assert recorder.flush(60)
+        monkeypatch.setattr(recorder, "_write", written)
+        recorder.emit(WEB, "Resized", "second")
+        assert recorder.flush(60)
+    assert [each["message"] for each in server.objects(events_path("team"))] == ["second"]
+    assert recorder.dropped == 1
 
 
 def test_long_texts_are_cut_to_what_the_server_takes(server: ApiServer) -> None:

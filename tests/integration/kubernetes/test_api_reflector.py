@@ -174,6 +174,25 @@ def test_it_stays_away_as_long_as_the_server_asks(server: ApiServer) -> None:
         assert len(server.asked("GET")) == 3
 
 
+def test_the_same_mishap_is_described_once(
+    server: ApiServer, caplog: pytest.LogCaptureFixture
+) -> None:
+    picture = Picture()
+    again = threading.Semaphore(0)
+
+    def fail(_: list[Pod]) -> None:
+        again.release()
+        raise OverflowError("too large")
+
+    picture.replace = fail  # type: ignore[method-assign]
+    with reflecting(server, picture) as reflector:
+        for _ in range(4):
+            assert again.acquire(timeout=60)
+        assert reflector.trouble.endswith("OverflowError: too large")
+    described = [each for each in caplog.records if each.exc_info]
+    assert len(described) == 1
+
+
 def test_stop_does_not_wait_for_the_next_change(server: ApiServer) -> None:
     picture = Picture()
     with reflecting(server, picture) as reflector:
