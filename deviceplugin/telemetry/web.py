@@ -2,6 +2,7 @@
 
 import logging
 import socket
+import sys
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -79,6 +80,14 @@ class _Server(ThreadingHTTPServer):
         if self.address_family == socket.AF_INET6:
             self.socket.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
         super().server_bind()
+
+    def handle_error(self, _request: object, client: object) -> None:
+        error = sys.exception()
+        if isinstance(error, ConnectionError | TimeoutError):
+            # A probe, a scanner or a scraper that had waited long enough.
+            log.debug("%s has left: %s", client, error)
+        else:
+            log.error("a request of %s failed", client, exc_info=error)
 
 
 class _Handler(BaseHTTPRequestHandler):

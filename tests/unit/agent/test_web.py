@@ -1,3 +1,6 @@
+import socket
+import struct
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -6,6 +9,7 @@ import pytest
 
 from aliquot.errors import UserError
 from deviceplugin.telemetry.web import Page, Web, text_page
+from tests.patience import eventually
 
 LOOPBACK = ("127.0.0.1", 0)
 state = {"problem": ""}
@@ -13,6 +17,21 @@ state = {"problem": ""}
 
 def broken(query: str) -> Page:
     raise ZeroDivisionError("oh")
+
+
+class Held:
+    """A page that is not ready before somebody lets it be."""
+
+    def __init__(self) -> None:
+        self.entered, self.leave = threading.Event(), threading.Event()
+
+    def __call__(self, query: str) -> Page:
+        self.entered.set()
+        self.leave.wait(60)
+        return Page(b"late\n")
+
+
+held = Held()
 
 
 @pytest.fixture
@@ -24,6 +43,7 @@ def web() -> Iterator[Web]:
             "/readyz": lambda _: text_page(state["problem"]),
             "/metrics": lambda query: Page(f"a {len(query)}\n".encode(), content_type="text/x"),
             "/broken": broken,
+            "/held": held,
         },
     )
     server.start()
@@ -57,8 +77,23 @@ def test_a_page_may_be_asked_with_parameters_and_hears_of_them(web: Web):
 
 
 def test_what_there_is_not_and_what_fails_are_said_so(web: Web):
-    assert get(web, "/") == (404, "there are /broken, /metrics, /readyz\n")
+    assert get(web, "/") == (404, "there are /broken, /held, /metrics, /readyz\n")
     assert get(web, "/broken") == (500, "oh\n")
+
+
+def test_a_client_that_hangs_up_is_not_worth_a_word(
+    web: Web, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+):
+    caplog.set_level("DEBUG")
+    with socket.create_connection((LOOPBACK[0], web.port), timeout=60) as client:
+        client.sendall(b"GET /held HTTP/1.1\r\n\r\n")
+        assert held.entered.wait(60)
+        # Closed by a reset.
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    held.leave.set()
+    (said,) = eventually(lambda: [each for each in caplog.records if "has left" in each.msg])
+    assert said.levelname == "DEBUG"
+    assert capsys.readouterr().err == ""
 
 
 def test_a_port_that_is_taken_is_named(web: Web):
