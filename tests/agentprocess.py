@@ -35,6 +35,8 @@ class AgentProcess:
             "listen": "127.0.0.1:0",
             **settings,
         }
+        self.program = ["-m", "aliquot.cli"]
+        """How Python is told to be `aliquot`."""
         self.environment: dict[str, str] = {}
         self.log = state.with_name(f"{state.name}.log")
         self._process: subprocess.Popen[bytes] | None = None
@@ -44,7 +46,7 @@ class AgentProcess:
         flags = [
             f"--{name.replace('_', '-')}={value}" for name, value in self.settings.items() if value
         ]
-        return [sys.executable, "-m", "aliquot.cli", "plugin", *flags, *more]
+        return [sys.executable, *self.program, "plugin", *flags, *more]
 
     def run(self, *more: str) -> subprocess.CompletedProcess[str]:
         """To its end, for what ends by itself."""
