@@ -23,11 +23,14 @@ class ConfigFile:
         self._names = names
         try:
             self._lines = path.read_text().splitlines()
-            self._data = tomllib.loads("\n".join(self._lines))
+            # With a last line that ends, its mistakes have a place, too.
+            self._data = tomllib.loads("\n".join([*self._lines, ""]))
         except (OSError, UnicodeDecodeError) as error:
             raise UserError(f"cannot read the config file {path}: {error}") from None
         except tomllib.TOMLDecodeError as error:
-            raise UserError(f"{path}: {error}") from None
+            raise UserError(f"{path}: {error}{self._quoted(str(error))}") from None
+        except RecursionError:
+            raise UserError(f"{path} is nested too deeply to be read") from None
 
     def texts(self, node_name: str | None) -> dict[str, tuple[str, str]]:
         """Texts, and where they stand, by the names of settings, as they are for this node; None
@@ -39,13 +42,12 @@ class ConfigFile:
         nodes = self._data.get(NODE_TABLE, {})
         for pattern, section in nodes.items() if isinstance(nodes, dict) else [("", None)]:
             if not isinstance(section, dict):
-                line = self._line(rf"\s*\[?\s*{NODE_TABLE}\b", 0)
                 raise UserError(
-                    f"{self._path}, line {line}: write settings of one node below "
+                    f"{self._place(NODE_TABLE, 0)}: write settings of one node below "
                     f'[{NODE_TABLE}."NAME"]'
                 )
-            start = self._line(rf"\s*\[\s*{NODE_TABLE}\s*\.[\s\"']*{re.escape(pattern)}", 0)
-            own = self._section(section, start)
+            head = rf"\s*\[\s*{NODE_TABLE}\s*\.[\s\"']*{re.escape(pattern)}"
+            own = self._section(section, self._line(head, 0))
             if fnmatch.fnmatchcase(node_name, pattern):
                 texts |= own
         return texts
@@ -53,8 +55,7 @@ class ConfigFile:
     def _section(self, section: dict[str, Any], start: int) -> dict[str, tuple[str, str]]:
         texts = {}
         for name, value in section.items():
-            line = self._line(rf"[\s\[\"']*{re.escape(name)}[\"']?\s*[=.\]]", start)
-            place = f"{self._path}, line {line}"
+            place = self._place(name, start)
             if name not in self._names:
                 near = difflib.get_close_matches(name, self._names, n=1)
                 hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(self._names)}"
@@ -62,12 +63,25 @@ class ConfigFile:
             texts[name] = _text(value, f"{place}: {name}"), f"{place}: {name}"
         return texts
 
+    def _place(self, name: str, start: int) -> str:
+        """Where a key stands below the line `start`: at the begin of a line, or in the midst of one
+        that has dots or braces."""
+        key = rf"(?<![\w-]){re.escape(name)}(?![\w-])"
+        line = self._line(rf"[\s\[\"']*{key}", start) or self._line(rf"[^#]*{key}", start)
+        return f"{self._path}, line {line}" if line else str(self._path)
+
     def _line(self, pattern: str, start: int) -> int:
-        """The number of the first line after `start` that begins like this."""
+        """The number of the first line after `start` that begins like this; 0 if there is none."""
         for number, line in enumerate(self._lines, start=1):
             if number > start and re.match(pattern, line):
                 return number
-        return start
+        return 0
+
+    def _quoted(self, complaint: str) -> str:
+        """The line of which the parser complains: it does not always name the key."""
+        found = re.search(r"at line (\d+)", complaint)
+        number = int(found[1]) if found else 0
+        return f": {self._lines[number - 1].strip()}" if 0 < number <= len(self._lines) else ""
 
 
 def _text(value: object, origin: str) -> str:

@@ -75,6 +75,13 @@ def test_one_file_can_serve_nodes_that_differ(tmp_path: Path):
         ("node = 3", r'line 1: write settings of one node below \[node."NAME"\]'),
         ('default-policy = "bursty"', "line 1: default-policy: 'bursty' is none of fixed, burst"),
         ('listen = "9410"', "line 1: listen: '9410' is no address"),
+        ('gpus = "0"\ngpus = "1"', r'at line 2, column \d+\): gpus = "1"'),
+        ('gpus = "0"\ngpus = "1"\nbreach = "evict"', r'at line 2, column \d+\): gpus = "1"'),
+        ('\nnode = {"a" = {lissten = "off"}}', "line 2: there is no setting lissten; did you mean"),
+        ('\nnode.a.lissten = "off"', "line 2: there is no setting lissten; did you mean listen"),
+        ('\n[[node]]\nlisten="off"', r"line 2: write settings of one node below \[node"),
+        ('listen = ":1"\n[node."*"]\n"listen" = 3.5', "line 3: listen: '3.5' is no address"),
+        ("x = " + "[" * 3000, "is nested too deeply to be read"),
     ],
 )
 def test_a_mistake_in_the_file_is_named_with_its_line(tmp_path: Path, text: str, complaint: str):
