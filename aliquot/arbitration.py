@@ -77,12 +77,24 @@ class Arbitration(threading.Thread):
 
     def run(self) -> None:
         leadership = Leadership(self._lock)
+        said = ""
         while not self._stopping.is_set():
             try:
                 if leadership.win():
                     self._lead(leadership)
-            except Exception:  # nobody else would notice that nothing is lent any more
-                _log.exception("arbitration begins anew")
+                said = ""
+            except OSError as error:
+                if said != (said := str(error)):
+                    _log.warning(
+                        "no idle compute is lent, everybody has just the guaranteed share: %s; "
+                        "make room for %s, and let us write there",
+                        error,
+                        self._lock,
+                    )
+                leadership.give_up()
+            except Exception as error:  # nobody else would notice that nothing is lent any more
+                if said != (said := repr(error)):
+                    _log.exception("arbitration begins anew")
                 leadership.give_up()
             self._stopping.wait(STAND_BY_S)
         leadership.give_up()

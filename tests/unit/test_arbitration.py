@@ -13,6 +13,7 @@ import pytest
 
 from aliquot import arbitration
 from aliquot.arbitration import Arbitration, Member
+from aliquot.leadership import Leadership
 from shim import limits, usage
 from shim.arbiter import GRANT_LIFETIME_NS
 from shim.limits import DeviceLimits, Kind, Limits, Policy
@@ -150,3 +151,30 @@ def test_stopping_waits_for_no_driver_that_hangs(
     assert thread.is_alive(), "it hangs, and ends with the process"
     hanging.set()
     thread.join()
+
+
+def test_while_its_file_cannot_be_written_one_line_says_what_to_do(
+    tmp_path: Path,
+    member: Member,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    folder = tmp_path / "gone"
+    tries = threading.Semaphore(0)
+    win = Leadership.win
+
+    def counted(leadership: Leadership) -> bool:
+        tries.release()
+        return win(leadership)
+
+    monkeypatch.setattr(Leadership, "win", counted)
+    arbitration = Arbitration(folder / "lock", lambda: [member])
+    arbitration.start()
+    for _ in range(4):
+        assert tries.acquire(timeout=DEADLINE_S)
+    folder.mkdir()
+    await_that(lambda: deadline_of(member) > time.monotonic_ns())
+    arbitration.stop()
+    (said,) = [each for each in caplog.records if each.name == "aliquot.arbitration"]
+    assert f"make room for {folder / 'lock'}" in said.getMessage()
+    assert said.exc_info is None
