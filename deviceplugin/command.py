@@ -67,19 +67,31 @@ def _serve(settings: Settings) -> int:
     # by default, which is 5 ms at each of a call's many waits for the interpreter: one after every
     # system call.
     sys.setswitchinterval(0.0001)
-    ending = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: ending.set())
+    ending = ended_by_signal()
     agent = Agent(settings, ending)
     try:
         agent.start()
         settle()
-        # A wait without an end would keep Python from running signal handlers on some platforms.
-        while not ending.wait(3600):
-            pass
+        ending.wait()
     except OperationError as error:
         logging.getLogger(__name__).error("%s", error)
         raise
     finally:
         agent.stop()
     return 0
+
+
+def ended_by_signal() -> threading.Event:
+    """Set by SIGTERM or SIGINT. Not in a handler, which runs in the midst of whatever the main
+    thread does: if that is about to wait for this very event, each would wait for the other."""
+    numbers = {signal.SIGTERM, signal.SIGINT}
+    ending = threading.Event()
+
+    def wait() -> None:
+        signal.sigwait(numbers)
+        ending.set()
+
+    # Threads that come later block them as well.
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    threading.Thread(target=wait, name="signals", daemon=True).start()
+    return ending
