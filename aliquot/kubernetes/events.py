@@ -118,13 +118,14 @@ class EventRecorder:
 
     def stop(self, timeout_s: float = 2.0) -> None:
         """What is waiting gets `timeout_s` to be written."""
+        until_s = time.monotonic() + timeout_s
         if self._thread.is_alive():
             self.flush(timeout_s)
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
         if self._thread.is_alive():
-            self._thread.join(timeout_s)
+            self._thread.join(max(0.0, until_s - time.monotonic()))
 
     def _run(self) -> None:
         while (taken := self._take()) is not None:

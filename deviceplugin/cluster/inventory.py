@@ -71,8 +71,8 @@ class InventoryPublisher:
     def start(self) -> None:
         self._reflector.start()
 
-    def stop(self) -> None:
-        self._reflector.stop()
+    def stop(self, timeout_s: float) -> None:
+        self._reflector.stop(timeout_s)
 
     def publish(self, found: NodeInventory) -> None:
         with self._guard:

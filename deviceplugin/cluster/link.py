@@ -32,6 +32,10 @@ log = logging.getLogger(__name__)
 COMPONENT = "aliquot-agent"
 UNTOLD_MOST = 256
 """Of how many pods that the API server has not shown yet something is kept to be said."""
+LAST_ANSWER_S = 0.5
+"""How long at the end each of two watches may take, and whatever they ask just then."""
+LAST_WORDS_S = 1.0
+"""The same for annotations, and for events."""
 _REFRESH = "comparing what pods have"
 
 
@@ -76,11 +80,12 @@ class ClusterLink:
         self.pods.start()
 
     def stop(self) -> None:
-        """What can be said at once is still said."""
-        self.pods.stop()
-        self._publisher.stop()
-        self._errands.stop()
-        self.events.stop()
+        """What can be said at once is still said. A server that does not answer is not waited for:
+        all of the agent has 10 s to end."""
+        self.pods.stop(LAST_ANSWER_S)
+        self._publisher.stop(LAST_ANSWER_S)
+        self._errands.stop(LAST_WORDS_S)
+        self.events.stop(LAST_WORDS_S)
 
     def publish_inventory(self, found: NodeInventory) -> None:
         """Call it after every look at the GPUs: only changes are written."""

@@ -72,8 +72,8 @@ class PodCache:
     def start(self) -> None:
         self._reflector.start()
 
-    def stop(self) -> None:
-        self._reflector.stop()
+    def stop(self, timeout_s: float) -> None:
+        self._reflector.stop(timeout_s)
 
     @property
     def is_synced(self) -> bool:

@@ -1,7 +1,9 @@
 """The agent beside an API server: plans followed, actuals told, and nothing lost without it."""
 
 import json
+import math
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -357,6 +359,22 @@ def test_a_resize_asked_while_the_agent_was_away_is_answered_when_it_is_back(
     server.wait_for(lambda: names.RESIZED in notes_of(server, pod), 30)
     assert decode_answer(notes_of(server, pod)[names.RESIZED]).refusal == ""
     assert caps_of(options) == {gpu: 24 * UNIT_BYTES}
+
+
+def test_the_end_does_not_wait_for_an_api_server_that_does_not_answer(
+    kubelet: Kubelet, server: ApiServer, agent: AgentProcess
+) -> None:
+    pod = Pod.asking("a", memory=16, compute=30)
+    bind(server, agent, pod)
+    gate = server.hold(times=math.inf)
+    # The watches have something to ask, and so has what the pod was given.
+    server.drop_watches()
+    kubelet.run(pod)
+    assert gate.reached.wait(PATIENCE_S)
+    began_s = time.monotonic()
+    assert agent.terminate() == 0
+    assert time.monotonic() - began_s < 5
+    gate.open()
 
 
 def test_uninstalling_takes_the_inventory_back(server: ApiServer, agent: AgentProcess) -> None:
