@@ -49,9 +49,12 @@ _OURS = (
     "journal.damaged-*",
     ".arbiter",
     ".arbiter.*",
+    # By our manifests for simulated GPUs.
+    "simulated/lib*.so.1",
+    "simulated/.lib*.so.1.new",
 )
-"""All that the agent ever puts into its folder, whoever of its parts does."""
-_SIGNS = ("journal.lock", "lib/libaliquot-*.so", f"alloc/{_NAME}")
+"""All that is ever put into the agent's folder, whoever of us does."""
+_SIGNS = ("journal.lock", "lib/libaliquot-*.so", f"alloc/{_NAME}", "simulated/libcuda.so.1")
 """Of these every folder of an agent has one, and hardly any other folder."""
 _USAGE_IN_CONTAINER = {kind: Path("/run/aliquot") / name for kind, name in _NAMES.items()}
 
@@ -196,9 +199,9 @@ class ContainerFiles:
                 (self._libraries / name).unlink(missing_ok=True)
 
     def is_foreign(self) -> bool:
-        """Whether the folder has something, and nothing by which ours are known."""
+        """Whether the folder has files, and none by which ours are known."""
         is_ours = any(next(self.root.glob(sign), None) for sign in _SIGNS)
-        return bool(_names(self.root)) and not is_ours
+        return not is_ours and any(not each.is_dir() for each in self.root.rglob("*"))
 
     def uninstall(self) -> list[str]:
         """Takes away everything that we put on the node, and nothing else: names of what is left
@@ -210,9 +213,9 @@ class ContainerFiles:
             else:
                 path.unlink()
         # Where somebody else's things are left, and where the folder itself is a mount, it stays.
-        for folder in (self._allocations, self._aside, self._libraries, self.root):
+        for name in ("alloc", "ended", "lib", "simulated", "."):
             with contextlib.suppress(OSError):
-                folder.rmdir()
+                (self.root / name).rmdir()
         return sorted(_names(self.root))
 
     def found_limits(self, allocation: Allocation) -> Limits | None:

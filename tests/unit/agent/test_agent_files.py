@@ -392,6 +392,8 @@ def test_an_uninstall_leaves_nothing_on_the_node(tmp_path: Path) -> None:
     files.access = CdiAccess(tmp_path / "cdi", tmp_path)
     files.access.prepare(Hardware((gpu(0),)))
     files.create(_allocation())
+    (tmp_path / "state/simulated").mkdir()
+    (tmp_path / "state/simulated/libcuda.so.1").touch()
     assert files.uninstall() == []
     assert mounts.there == []
     assert not (tmp_path / "state").exists()
