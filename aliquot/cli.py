@@ -18,7 +18,14 @@ exit codes: 0 done, 1 failed, 2 asked for something impossible, 130 interrupted;
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        return _run(list(sys.argv[1:] if arguments is None else arguments))
+    except KeyboardInterrupt:
+        # Also while the command is imported and its options are read.
+        return 130
+
+
+def _run(words: list[str]) -> int:
     options = _parser(words).parse_args(words)
     logging.basicConfig(
         level=[logging.WARNING, logging.INFO, logging.DEBUG][min(options.verbose, 2)],
@@ -35,8 +42,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
     except (OperationError, OSError) as error:
         return _fail(error, 1, options.verbose)
-    except KeyboardInterrupt:
-        return 130
 
 
 def _fail(error: Exception, code: int, verbose: int) -> int:

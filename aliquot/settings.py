@@ -164,9 +164,10 @@ def seconds(text: str) -> float:
 
 def whole(least: int, most: int) -> Callable[[str], int]:
     def read(text: str) -> int:
-        if not (text.isascii() and text.isdigit() and least <= int(text) <= most):
-            raise UserError(f"{text!r} is not a whole number from {least} to {most}")
-        return int(text)
+        number = _number(text)
+        if number is None or not least <= number <= most:
+            raise UserError(f"{_short(text)} is not a whole number from {least} to {most}")
+        return number
 
     return read
 
@@ -182,11 +183,21 @@ def one_of(*choices: str) -> Callable[[str], str]:
 
 def address(text: str) -> Address:
     host, colon, port = text.rpartition(":")
-    if not colon or not port.isdigit() or int(port) > 65535:
-        raise UserError(f"{text!r} is no address; write it like :9443 or 127.0.0.1:9443")
-    return host.strip("[]"), int(port)
+    number = _number(port)
+    if not colon or number is None or number > 65535:
+        raise UserError(f"{_short(text)} is no address; write it like :9443 or 127.0.0.1:9443")
+    return host.strip("[]"), number
 
 
 def or_off(read: Callable[[str], Any]) -> Callable[[str], Any]:
     """What `read` reads, or None for `off`."""
     return lambda text: None if text == "off" else read(text)
+
+
+def _number(text: str) -> int | None:
+    """Python reads more digits than others do, and refuses thousands of them in its own way."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 20 else None
+
+
+def _short(text: str) -> str:
+    return repr(text if len(text) <= 80 else f"{text[:77]}...")

@@ -3,14 +3,18 @@
 import logging
 import threading
 import time
+from collections.abc import Iterator
 
 import shim
 from aliquot.errors import OperationError, UserError
+from aliquot.protocol.names import MEMORY_RESOURCE
+from aliquot.sizes import format_size
 from deviceplugin.arbiter import NodeArbiter
 from deviceplugin.booking.allocator import Allocator, ContainerAllocation
 from deviceplugin.booking.errors import StartDelayed, StartRefused
 from deviceplugin.booking.journal import Journal, JournalError
 from deviceplugin.booking.sharing import Sharing
+from deviceplugin.booking.supply import Supply
 from deviceplugin.breaches import BreachReports
 from deviceplugin.clusterside import NoPods, connect_cluster
 from deviceplugin.container.files import ContainerFiles, UsageStore
@@ -33,7 +37,15 @@ from deviceplugin.telemetry.web import Page, Web, text_page
 from deviceplugin.tenants.watch import TenantWatch
 from deviceplugin.thrift import give_back
 
-__all__ = ["FIRST_LOOK_S", "Agent", "access_of", "choice_of", "files_of", "sharing_of"]
+__all__ = [
+    "FIRST_LOOK_S",
+    "Agent",
+    "access_of",
+    "choice_of",
+    "files_of",
+    "sharing_of",
+    "without_units",
+]
 
 THRIFT_S = 10.0
 """How often memory is given back: the kubelet's lists are long, and what they took stays ours."""
@@ -281,6 +293,8 @@ class Agent:
         except ValueError as error:
             self._misfit = str(error)
             log.error("these GPUs are not advertised: %s", error)
+        for each in without_units(Supply(self._sharing, hardware)):
+            log.warning("%s", each)
         self._looked.set()
         if self._cluster is not None and not self._misfit:
             from deviceplugin.cluster.inventory import inventory_of
@@ -345,6 +359,17 @@ def sharing_of(settings: Settings) -> Sharing:
         default_policy=settings.default_policy,
         shim_off_namespaces=frozenset(settings.shim_off_namespaces),
     )
+
+
+def without_units(supply: Supply) -> Iterator[str]:
+    """GPUs that settings leave without any memory to hand out, and so without containers."""
+    for gpu in supply.hardware.gpus:
+        if not supply.count(MEMORY_RESOURCE, gpu.uuid):
+            yield (
+                f"GPU {gpu.index} has {format_size(gpu.memory_bytes)}, which leaves no memory unit "
+                f"of {format_size(supply.sharing.unit_bytes)}: choose a smaller --memory-unit or "
+                "--memory-kept-back"
+            )
 
 
 def files_of(settings: Settings) -> ContainerFiles:

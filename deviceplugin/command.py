@@ -8,12 +8,14 @@ import threading
 
 from aliquot import logs
 from aliquot.errors import OperationError, UserError
-from deviceplugin.settings import Settings, add_options, load
+from deviceplugin.settings import Settings, add_options, check_simulation, load
 
 HELP = "the node agent: shares this node's GPUs between pods (a kubelet device plugin)"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
+    # An abbreviation that means one setting today could mean another tomorrow.
+    parser.allow_abbrev = False
     parser.description = (
         "Finds this node's GPUs, advertises their memory and compute to the kubelet, and gives "
         "each container its part. Runs until SIGTERM."
@@ -45,6 +47,8 @@ def run(options: argparse.Namespace) -> int:
         logs.configure(settings.log_format, "debug")
     else:
         logs.configure(settings.log_format, settings.log_level)
+    if not options.uninstall:
+        check_simulation(settings)
     if options.dry_run:
         from deviceplugin.dryrun import describe
 

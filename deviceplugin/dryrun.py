@@ -1,17 +1,19 @@
 """What the agent would advertise here, for an administrator to read before it does."""
 
 import threading
+from collections.abc import Iterator
 
-from aliquot.errors import OperationError
+from aliquot.errors import OperationError, UserError
 from aliquot.protocol.names import COMPUTE_RESOURCE, MEMORY_RESOURCE
 from aliquot.sizes import format_size
-from deviceplugin.agent import FIRST_LOOK_S, choice_of, sharing_of
+from deviceplugin.agent import FIRST_LOOK_S, choice_of, sharing_of, without_units
 from deviceplugin.booking import ids
 from deviceplugin.booking.supply import Supply
 from deviceplugin.gpus.hardware import Gpu, Hardware
 from deviceplugin.gpus.health import HealthWatch
 from deviceplugin.gpus.nvml import Nvml
 from deviceplugin.settings import Settings
+from deviceplugin.telemetry.web import Web
 
 __all__ = ["describe"]
 
@@ -29,7 +31,17 @@ def describe(settings: Settings) -> str:
         settings.kept_back_bytes,
         settings.memory_unit_bytes,
     )
+    lines += [f"but: {each}" for each in _troubles(settings, supply)]
     return "".join(f"{line}\n" for line in lines)
+
+
+def _troubles(settings: Settings, supply: Supply) -> Iterator[str]:
+    yield from without_units(supply)
+    if settings.listen is not None:
+        try:
+            Web(settings.listen, {}).close()
+        except UserError as error:
+            yield f"{error}; an agent that runs here already has it, too"
 
 
 def _line(gpu: Gpu, supply: Supply) -> str:

@@ -14,7 +14,15 @@ from aliquot.errors import UserError
 from aliquot.settings import Row, address, folder, mib, one_of, or_off, path, size, whole, words
 from deviceplugin.booking.sharing import POLICIES
 
-__all__ = ["ROWS", "Settings", "add_options", "agent_url", "load", "markdown_table"]
+__all__ = [
+    "ROWS",
+    "Settings",
+    "add_options",
+    "agent_url",
+    "check_simulation",
+    "load",
+    "markdown_table",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,6 +222,20 @@ def add_options(parser: argparse.ArgumentParser) -> None:
 
 def load(options: Mapping[str, Any], environment: Mapping[str, str] = os.environ) -> Settings:
     return Settings(**settings.load_values(ROWS, options, environment, node=_name))
+
+
+def check_simulation(given: Settings) -> None:
+    """Nobody but an administrator can put there what simulated GPUs need."""
+    if given.gpu_access != "simulated":
+        return
+    for flag, path_given in (
+        ("--sim-libraries", given.sim_libraries),
+        ("--sim-state", given.sim_state),
+    ):
+        if path_given is None:
+            raise UserError(f"--gpu-access simulated needs {flag}")
+        if not path_given.exists():
+            raise UserError(f"{flag}: there is no {path_given}; `aliquot sim host` makes it")
 
 
 def agent_url(given: Settings, port: int) -> str:

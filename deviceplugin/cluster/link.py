@@ -36,6 +36,8 @@ LAST_ANSWER_S = 0.5
 """How long at the end each of two watches may take, and whatever they ask just then."""
 LAST_WORDS_S = 1.0
 """The same for annotations, and for events."""
+UNTOLD_OF_EACH = 16
+"""And how much of each: the latest."""
 _REFRESH = "comparing what pods have"
 
 
@@ -154,7 +156,9 @@ class ClusterLink:
         if known is not None:
             return known
         with self._guard:
-            self._untold.setdefault(pod_uid, []).append(later)
+            untold = self._untold.setdefault(pod_uid, [])
+            untold.append(later)
+            del untold[:-UNTOLD_OF_EACH]
             while len(self._untold) > UNTOLD_MOST:
                 del self._untold[next(iter(self._untold))]
         if self.pods.by_uid(pod_uid) is not None:

@@ -61,8 +61,12 @@ class Web:
 
     def stop(self) -> None:
         self._server.shutdown()
-        self._server.server_close()
+        self.close()
         self._thread.join()
+
+    def close(self) -> None:
+        """Of one that was never started."""
+        self._server.server_close()
 
 
 class _Server(ThreadingHTTPServer):

@@ -42,6 +42,14 @@ def test_a_command_gets_its_options_and_answers_the_exit_code(registered) -> Non
     assert seen == ["4Gi"]
 
 
+def test_an_interrupt_while_a_command_is_loaded_is_no_traceback(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "load", raising(KeyboardInterrupt()))
+    assert cli.main(["ps"]) == 130
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize(
     ("error", "code"),
     [

@@ -1,5 +1,6 @@
 """What nobody should send or write, and what happens when somebody does."""
 
+import socket
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from simcluster.kubelet import AdmissionError, Kubelet, Pod
 from simcluster.kubelet.books import assert_sound
 from simcluster.kubelet.endpoint import CallError, Endpoint
 from tests.agentprocess import AgentProcess
+from tests.patience import eventually
 
 
 def endpoint(kubelet: Kubelet, resource: str = MEMORY_RESOURCE) -> Endpoint:
@@ -154,6 +156,41 @@ def test_a_dry_run_says_what_would_be_advertised_and_does_nothing(
     assert f"would advertise 200 of {COMPUTE_RESOURCE}, each 1 percent" in result.stdout
     assert not kubelet.registrations
     assert not agent.state.exists()
+
+
+def test_a_dry_run_says_what_will_not_work(
+    kubelet: Kubelet, make_agent: Callable[..., AgentProcess]
+):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        result = make_agent(listen=f"127.0.0.1:{port}", memory_kept_back="80Gi").run("--dry-run")
+    assert result.returncode == 0, result.stderr
+    assert f"but: cannot listen on 127.0.0.1:{port}" in result.stdout
+    assert "but: GPU 1 has 80Gi, which leaves no memory unit of 256Mi" in result.stdout
+
+
+def test_gpus_of_which_settings_leave_nothing_are_warned_of(
+    make_agent: Callable[..., AgentProcess],
+):
+    agent = make_agent(memory_kept_back="80Gi").start()
+    eventually(lambda: "GPU 1 has 80Gi, which leaves no memory unit of 256Mi" in agent.output)
+
+
+@pytest.mark.parametrize("more", [[], ["--dry-run"]])
+@pytest.mark.parametrize("name", ["sim_state", "sim_libraries"])
+def test_simulated_gpus_that_are_not_there_are_named(
+    make_agent: Callable[..., AgentProcess], name: str, more: list[str]
+):
+    result = make_agent(**{name: "/nonexistent/x"}).run(*more)
+    assert result.returncode == 2
+    flag = f"--{name.replace('_', '-')}"
+    assert f"{flag}: there is no /nonexistent/x; `aliquot sim host` makes it" in result.stderr
+
+
+def test_flags_are_written_out(make_agent: Callable[..., AgentProcess]):
+    result = make_agent().run("--memory-uni", "512Mi", "--dry-run")
+    assert result.returncode == 2
+    assert "unrecognized arguments: --memory-uni" in result.stderr
 
 
 def test_a_state_folder_that_cannot_be_written_is_named(

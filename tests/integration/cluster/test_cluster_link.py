@@ -339,6 +339,20 @@ def test_a_pod_that_names_itself_after_another_one_does_not_shield_it(server: Ap
         server.wait_for(lambda: server.get(WEB)["metadata"].get("deletionTimestamp"))
 
 
+def test_what_waits_for_a_pod_to_be_shown_is_bounded(server: ApiServer) -> None:
+    with linked(server, Agent()) as link:
+        server.wait_for(lambda: link.pods.is_synced)
+        for number in range(100):
+            link.tell_pod("a-pod-to-come", "GpuLimitBreached", f"breach {number}")
+        made = pod("web", "team", node="n1", phase="Running")
+        made["metadata"]["uid"] = "a-pod-to-come"
+        server.add(made)
+        server.wait_for(lambda: server.objects(events_path("team")))
+        assert link.events.flush(60)
+    told = [each["message"] for each in server.objects(events_path("team"))]
+    assert told == [f"breach {number}" for number in range(84, 100)]
+
+
 def test_an_eviction_never_hits_a_successor(server: ApiServer) -> None:
     agent = Agent()
     uid = add_web(server)

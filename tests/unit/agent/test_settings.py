@@ -105,6 +105,23 @@ def test_folders_have_absolute_paths(name: str, text: str):
         load({}, {row.variable: text})
 
 
+@pytest.mark.parametrize(
+    ("name", "text", "complaint"),
+    [
+        ("listen", ":\u00b2", "is no address; write it like :9443"),
+        ("listen", ":" + "9" * 5000, "is no address; write it like :9443"),
+        ("compute-percent", "9" * 5000, r"'9{77}\.\.\.' is not a whole number from 100 to 1000"),
+        ("compute-percent", "\u0661\u0662\u0663", "is not a whole number from 100 to 1000"),
+        ("sim-state", "/tmp/a\0b", "is no path; it has a zero byte in it"),
+    ],
+)
+def test_absurd_values_are_refused_in_a_line(name: str, text: str, complaint: str):
+    row = next(row for row in ROWS if row.name == name)
+    with pytest.raises(UserError, match=complaint) as refused:
+        load({}, {row.variable: text})
+    assert len(str(refused.value)) < 250
+
+
 def test_a_file_that_is_not_there_is_said_so(tmp_path: Path):
     with pytest.raises(UserError, match=r"cannot read the config file .*missing\.toml"):
         load({"config": str(tmp_path / "missing.toml")}, {})
