@@ -54,8 +54,6 @@ class PodCache:
         self._on_gone = on_gone
         self._by_uid: dict[str, KnownPod] = {}
         """By the API server's uids, which nobody can choose."""
-        self._mirrors: dict[str, str] = {}
-        """By the kubelet's uid of a static pod, the API server's uid of its mirror."""
         self._uids: dict[tuple[str, str], str] = {}
         self._changed = threading.Condition()
         self._reflector = Reflector(
@@ -123,7 +121,12 @@ class PodCache:
             return list(self._by_uid.values())
 
     def _find(self, uid: str) -> KnownPod | None:
-        return self._by_uid.get(uid) or self._by_uid.get(self._mirrors.get(uid, ""))
+        known = self._by_uid.get(uid)
+        if known is None:
+            # A static pod's, of which there are few, or nobody's.
+            mirrors = (each for each in self._by_uid.values() if each.view.uid == uid)
+            known = next(mirrors, None)
+        return known
 
     def _is_following(self) -> bool:
         return self.is_synced and not self.trouble
@@ -152,8 +155,6 @@ class PodCache:
             replaced = self._by_uid[namesake] if namesake != uid else None
             self._by_uid[uid] = told
             self._uids[view.namespace, view.name] = uid
-            if view.uid != uid:
-                self._mirrors.setdefault(view.uid, uid)
             self._changed.notify_all()
         if replaced is not None:
             # Its deletion fell into a gap between two lists.
@@ -172,8 +173,6 @@ class PodCache:
                 return
             if self._uids.get((view.namespace, view.name)) == uid:
                 del self._uids[view.namespace, view.name]
-            if self._mirrors.get(known.view.uid) == uid:
-                del self._mirrors[known.view.uid]
         if not known.is_finished:
             self._on_gone(told)
 
