@@ -41,7 +41,7 @@ def _troubles(settings: Settings, supply: Supply) -> Iterator[str]:
         try:
             Web(settings.listen, {}).close()
         except UserError as error:
-            yield f"{error}; an agent that runs here already has it, too"
+            yield str(error)
 
 
 def _line(gpu: Gpu, supply: Supply) -> str:
