@@ -71,7 +71,7 @@ class InventoryPublisher:
     def start(self) -> None:
         self._reflector.start()
 
-    def stop(self, timeout_s: float) -> None:
+    def stop(self, timeout_s: float = 15.0) -> None:
         self._reflector.stop(timeout_s)
 
     def publish(self, found: NodeInventory) -> None:

@@ -70,7 +70,7 @@ class PodCache:
     def start(self) -> None:
         self._reflector.start()
 
-    def stop(self, timeout_s: float) -> None:
+    def stop(self, timeout_s: float = 15.0) -> None:
         self._reflector.stop(timeout_s)
 
     @property

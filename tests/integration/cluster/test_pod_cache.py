@@ -36,7 +36,7 @@ def running(cache: PodCache) -> Iterator[PodCache]:
     try:
         yield cache
     finally:
-        cache.stop(60)
+        cache.stop()
 
 
 def test_pods_of_this_node_are_found_by_name_and_uid(server: ApiServer) -> None:
