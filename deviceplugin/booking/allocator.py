@@ -132,7 +132,7 @@ class Allocator:
             if listed is not None:
                 self._notice_others(listed)
                 gone = self._books.gone(listed, pods.find)
-            siblings = self._pod_entries(admitted, gone)
+            siblings = preference.siblings(admitted, self._books.ledger, gone)
             question = preference.Question(
                 resource,
                 size,
@@ -370,13 +370,6 @@ class Allocator:
         if foreign != self._supply.foreign:
             _log.warning("GPUs in the hands of other plugins: %s", foreign or "none any more")
             self._supply = replace(self._supply, foreign=foreign)
-
-    def _pod_entries(self, admitted: Admitted | None, gone: frozenset[str]) -> list[Allocation]:
-        """What a pod has already whose containers pass ids on to each other."""
-        if admitted is None or not preference.keeps_one_gpu(admitted):
-            return []
-        entries = self._books.ledger.of_pod(admitted.owner)
-        return [each for each in entries if each.name not in gone]
 
     def _named_partner(self, admitted: Admitted) -> Allocation | None:
         """The first half, whose owner only the second call has told; None if that is known."""

@@ -8,10 +8,10 @@ from aliquot.protocol.request import WHOLE_PERCENT, PodRequest, Role
 from deviceplugin.booking import ids
 from deviceplugin.booking.errors import Refusal
 from deviceplugin.booking.identity import Admitted, amount_of
-from deviceplugin.booking.ledger import Ledger
+from deviceplugin.booking.ledger import Allocation, Ledger
 from deviceplugin.booking.supply import Supply
 
-__all__ = ["Question", "amount_text", "choose", "keeps_one_gpu"]
+__all__ = ["Question", "amount_text", "choose", "siblings"]
 
 WHAT_TO_DO = "ask for less, or wait until others end"
 
@@ -146,7 +146,7 @@ def _need(question: Question, must: Mapping[str, list[str]]) -> _Need:
     if admitted is not None and admitted.pod is not None and admitted.pod.request and request:
         gpus = admitted.pod.request.gpus_of(request)
         other_each = amount_of(request, ids.other(resource)) // gpus
-        if keeps_one_gpu(admitted):
+        if _keeps_one_gpu(admitted):
             room_each = _largest(admitted.pod.request, resource)
             other_each = _largest(admitted.pod.request, ids.other(resource))
     elif resource == COMPUTE_RESOURCE and size > WHOLE_PERCENT:
@@ -331,7 +331,14 @@ def _largest(request: PodRequest, resource: str) -> int:
     return max(init, sum(amount for role, amount in amounts if role is not Role.INIT))
 
 
-def keeps_one_gpu(admitted: Admitted | None) -> bool:
+def siblings(admitted: Admitted | None, ledger: Ledger, gone: Collection[str]) -> list[Allocation]:
+    """What a pod has already whose containers pass ids on to each other."""
+    if admitted is None or not _keeps_one_gpu(admitted):
+        return []
+    return [each for each in ledger.of_pod(admitted.owner) if each.name not in gone]
+
+
+def _keeps_one_gpu(admitted: Admitted | None) -> bool:
     """Whether all containers of the pod must share GPUs: the kubelet passes ids between them."""
     request = admitted.pod.request if admitted is not None and admitted.pod is not None else None
     return request is not None and any(each.role is Role.INIT for each in request.containers)

@@ -47,6 +47,8 @@ _OURS = (
     "journal.lock",
     "journal.new",
     "journal.damaged-*",
+    "gpu-numbers",
+    ".gpu-numbers.new",
     ".arbiter",
     ".arbiter.*",
     # By our manifests for simulated GPUs.
