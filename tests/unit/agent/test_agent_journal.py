@@ -332,9 +332,9 @@ def test_a_shrink_that_cannot_be_written_down_leaves_the_limits_as_they_were(
     pod = node.run(memory=4, compute=20)
     with monkeypatch.context() as patch:
         FullDisk(patch, 0)
-        assert "No space left" in refused(lambda: node.allocator.resize(pod.uid, "main", 2, 10))
+        assert "No space left" in refused(lambda: node.allocator.resize(pod.view(), "main", 2, 10))
     assert caps(node, pod) == ([4 * UNIT], [2000])
-    node.allocator.resize(pod.uid, "main", 2, 10)
+    node.allocator.resize(pod.view(), "main", 2, 10)
     assert caps(node, pod) == ([2 * UNIT], [1000])
 
 

@@ -220,13 +220,13 @@ def test_what_a_container_had_before_it_shrank_is_known_until_it_starts_anew(nod
 
     assert fell_from() == 0
     for units in (9, 3, 2):
-        node.allocator.resize(pod.uid, "main", units)
+        node.allocator.resize(pod.view(), "main", units)
     assert fell_from() == 9 * UNIT
     node.restart_agent()
     assert fell_from() == 9 * UNIT
     node.kubelet.start(pod)
     assert fell_from() == 0
-    node.allocator.resize(pod.uid, "main", 1)
+    node.allocator.resize(pod.view(), "main", 1)
     assert fell_from() == 2 * UNIT
-    node.allocator.resize(pod.uid, "main", 9)
+    node.allocator.resize(pod.view(), "main", 9)
     assert fell_from() == 0

@@ -27,9 +27,9 @@ def test_who_lost_its_ids_to_a_resize_with_the_journal_waits_until_they_are_back
     node.restart_agent(forget=True)
     node.kubelet.list_fails = False
     node.kubelet.start(grower)
-    node.allocator.resize(grower.uid, "main", 16)
+    node.allocator.resize(grower.view(), "main", 16)
     assert "is held by default/grower/main" in refused(lambda: node.kubelet.start(loser))
-    node.allocator.resize(grower.uid, "main", 8)
+    node.allocator.resize(grower.view(), "main", 8)
     node.kubelet.start(loser)
     assert caps(node, loser)[0] == caps(node, grower)[0]
 
@@ -53,7 +53,7 @@ def test_whole_gpus_are_not_started_beside_who_is_on_them(tmp_path: Path) -> Non
 def test_an_id_that_an_init_container_has_by_a_resize_is_nobody_elses(node: Node) -> None:
     pod = _with_init_container(node)
     before = {each for each, healthy in node.allocator.devices(MEMORY) if healthy}
-    node.allocator.resize(pod.uid, "init", 10)
+    node.allocator.resize(pod.view(), "init", 10)
     taken = before - {each for each, healthy in node.allocator.devices(MEMORY) if healthy}
     assert len(taken) == 4
     held = node.allocator.allocations()

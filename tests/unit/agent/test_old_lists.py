@@ -80,7 +80,7 @@ def test_what_only_the_checkpoint_knows_keeps_its_files(
     """The journal is lost and a kubelet that has just started lists nobody yet: the files are all
     that still says how large a running container is."""
     pod = node.run(memory=4, compute=20)
-    node.allocator.resize(pod.uid, "main", 8, 40)
+    node.allocator.resize(pod.view(), "main", 8, 40)
     with monkeypatch.context() as patch:
         patch.setattr(node.kubelet, "listing", list[Held])
         node.restart_agent(forget=True)
