@@ -7,7 +7,7 @@ rest fits. Whoever frees nothing has therefore done nothing wrong.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-__all__ = ["Allowances", "Key"]
+__all__ = ["SPAN", "Allowances", "Key"]
 
 SPAN = 5
 """Of so many looks the largest use counts: one look may miss a process that goes on."""

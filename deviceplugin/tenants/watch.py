@@ -12,7 +12,7 @@ from pathlib import Path
 from deviceplugin.booking.allocator import ContainerAllocation
 from deviceplugin.gpus.nvml import Nvml, NvmlError
 from deviceplugin.gpus.patience import Patience
-from deviceplugin.tenants.allowance import Allowances, Key
+from deviceplugin.tenants.allowance import SPAN, Allowances, Key
 from deviceplugin.tenants.judgement import (
     Account,
     Breach,
@@ -26,7 +26,7 @@ from deviceplugin.tenants.judgement import (
 from deviceplugin.tenants.mountedfiles import Line, place_of
 from deviceplugin.tenants.procfs import Mount, ProcFs, file_id
 from deviceplugin.tenants.rest import Rest
-from deviceplugin.tenants.suspicions import Suspicions
+from deviceplugin.tenants.suspicions import LOOKS, Suspicions
 from deviceplugin.tenants.views import VIEW_S, Views
 from shim import limits, usage
 from shim.limits import LimitsError
@@ -94,6 +94,8 @@ class TenantWatch(threading.Thread):
         self._suspicions = Suspicions()
         self._rest = Rest()
         self._allowances = Allowances()
+        self._seen: Iterable[ContainerAllocation] = ()
+        self._quiet_looks = 0
         self._stopping = threading.Event()
 
     def stop(self) -> None:
@@ -122,7 +124,10 @@ class TenantWatch(threading.Thread):
         listed, silent = self._uses()
         self._views.forget_all_but({use.pid for use in listed})
         uses = self._rest.awake(listed)
-        allocations = {each.id: each for each in self._allocations()}
+        current = self._allocations()
+        if self._is_quiet(current, is_idle=not listed and not silent):
+            return
+        allocations = {each.id: each for each in current}
         tenants = self._tenants_of(allocations)
         processes = self._views.of({use.pid for use in uses})
         owners = attribute(processes, tenants.values())
@@ -159,6 +164,13 @@ class TenantWatch(threading.Thread):
             self._report(breach)
         for breach in certain:
             self._end(breach)
+
+    def _is_quiet(self, current: Iterable[ContainerAllocation], *, is_idle: bool) -> bool:
+        """Whether nobody uses a GPU, nor has in any look that still counts, and nobody's part has
+        changed: what is told of hundreds of containers would be the same again."""
+        self._quiet_looks = self._quiet_looks + 1 if is_idle and current is self._seen else 0
+        self._seen = current
+        return self._quiet_looks > max(LOOKS, SPAN)
 
     def _uses(self) -> tuple[list[Use], frozenset[str]]:
         """Who uses which GPU, and of which of them nothing is known now."""

@@ -3,7 +3,7 @@
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
@@ -313,6 +313,26 @@ def test_a_gpu_that_answers_again_is_asked_again(scene: Scene) -> None:
     assert scene.look_often(watch) == set()
     hanging.set()
     eventually(lambda: Kind.OVER_CAP in scene.look_often(watch))
+
+
+def test_while_nobody_uses_a_gpu_hundreds_of_containers_cost_nothing(scene: Scene) -> None:
+    class Counted(list[ContainerAllocation]):
+        reads = 0
+
+        def __iter__(self) -> Iterator[ContainerAllocation]:
+            self.reads += 1
+            return super().__iter__()
+
+    containers = scene.allocations = Counted([scene.allocation()])
+    scene.driver.listed = []
+    watch = scene.watch()
+    for _ in range(3 * LOOKS):
+        watch.look()
+    reads = containers.reads
+    watch.look()
+    assert containers.reads == reads
+    scene.driver.used_bytes, scene.driver.listed = 40 * GIB, [PID]
+    assert Kind.OVER_CAP in scene.look_often(watch), "and who begins to is seen at once"
 
 
 def test_stopping_waits_for_no_driver_that_hangs(
