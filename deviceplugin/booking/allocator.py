@@ -76,7 +76,8 @@ class Allocator:
         self._books = Books(files, journal, clock)
         self._promises = Promises(clock)
         self._callbacks: list[Callable[[], None]] = []
-        self._is_reconciled = False
+        self._is_reconciled = self._is_settled = False
+        """As far as that goes at a start; and by a list of the kubelet's."""
         self._looking = threading.Lock()
         self._overview = overview.Overview(files)
         self._seen: tuple[int, tuple[ContainerAllocation, ...]] = (-1, ())
@@ -257,6 +258,7 @@ class Allocator:
                 if evidence.is_complete:
                     self._notice_others(evidence.listing)
                 self._books.settle(self._supply, evidence, before, is_gone)
+                self._is_settled = True
             if not self._is_reconciled:
                 self._books.check_units(self._supply.sharing.unit_bytes)
                 self._books.repair_files()
@@ -292,9 +294,9 @@ class Allocator:
         compute_percent: int | None = None,
     ) -> Resized:
         """Changes totals of a running container; None leaves one as it is. Or a Refusal, which is
-        final; so before the first `reconcile` it is Unsettled."""
+        final; so it is Unsettled before `reconcile` has had a list of the kubelet's."""
         with self._changing():
-            if not self._is_reconciled:
+            if not self._is_settled:
                 raise Unsettled("who has what is not known yet")
             halves = resize.halves(self._books.ledger, pod, container)
             wanted = {MEMORY_RESOURCE: memory_units, COMPUTE_RESOURCE: compute_percent}

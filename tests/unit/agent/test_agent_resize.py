@@ -154,6 +154,18 @@ def test_nothing_is_decided_before_the_books_are_compared_with_the_kubelets(tmp_
     )
 
 
+def test_nothing_is_decided_before_the_kubelet_has_given_a_list(tmp_path) -> None:
+    node = Node(tmp_path, gpu(0))
+    pod = node.run(memory=4, compute=20)
+    node.kubelet.list_fails = True
+    node.restart_agent()
+    with pytest.raises(Unsettled):
+        node.allocator.resize(pod.view(), "main", 12)
+    node.kubelet.list_fails = False
+    node.reconcile()
+    assert node.allocator.resize(pod.view(), "main", 12).changed
+
+
 def test_a_pod_that_says_to_be_another_one_gets_nothing_of_it(tmp_path) -> None:
     """Where the API server shows a uid that somebody has written, the kubelet's names decide."""
     node = Node(tmp_path, gpu(0))

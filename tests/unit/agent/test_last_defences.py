@@ -6,7 +6,7 @@ import pytest
 
 from aliquot.protocol.request import ContainerRequest, Role
 from deviceplugin.gpus.hardware import Hardware
-from tests.unit.agent.agent_node import COMPUTE, MEMORY, Node, Pod, caps, gpu, refused, uuid
+from tests.unit.agent.agent_node import COMPUTE, MEMORY, UNIT, Node, Pod, caps, gpu, refused, uuid
 
 
 def _with_init_container(node: Node) -> Pod:
@@ -16,22 +16,26 @@ def _with_init_container(node: Node) -> Pod:
     return pod
 
 
-def test_who_lost_its_ids_to_a_resize_with_the_journal_waits_until_they_are_back(
+def test_whose_ids_went_to_another_with_the_journal_waits_until_they_are_back(
     tmp_path: Path,
 ) -> None:
     node = Node(tmp_path, gpu(0))
     loser = node.run("loser", memory=8, compute=40)
-    grower = node.run("grower", memory=8, compute=40)
     # With the journal lost and no list, nobody is known until it starts again.
     node.kubelet.list_fails = True
     node.restart_agent(forget=True)
     node.kubelet.list_fails = False
-    node.kubelet.start(grower)
-    node.allocator.resize(grower.view(), "main", 16)
-    assert "is held by default/grower/main" in refused(lambda: node.kubelet.start(loser))
-    node.allocator.resize(grower.view(), "main", 8)
+    taker = node.pod("taker", memory=4, compute=1)
+    node.kubelet.active[taker.uid] = taker
+    twice = sorted(node.kubelet.ids(loser, MEMORY))[:4]
+    for resource, some in ((MEMORY, twice), (COMPUTE, [f"c-{uuid(0)}-99"])):
+        node.allocator.allocate(resource, some)
+        node.kubelet.held[taker.uid, "main", resource] = frozenset(some)
+    node.kubelet.start(taker)
+    assert "is held by default/taker/main" in refused(lambda: node.kubelet.start(loser))
+    node.kubelet.end(taker)
     node.kubelet.start(loser)
-    assert caps(node, loser)[0] == caps(node, grower)[0]
+    assert caps(node, loser) == ([8 * UNIT], [4000])
 
 
 def test_whole_gpus_are_not_started_beside_who_is_on_them(tmp_path: Path) -> None:
