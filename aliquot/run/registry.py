@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import shutil
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -30,6 +31,9 @@ __all__ = [
 
 RUN_VARIABLE = "ALIQUOT_RUN"
 """Tells the shim the folder of its run."""
+
+READS, READ_AGAIN_S = 10, 0.005
+"""How often an environment is read that seems to be empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,10 +227,21 @@ def _folders_in_environments() -> set[str]:
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue
-        try:
-            with open(f"/proc/{entry.name}/environ", "rb") as file:
-                variables = file.read().split(b"\0")
-        except OSError:
-            continue  # another user's, or already gone
+        variables = _environment(Path(entry.path)).split(b"\0")
         found |= {os.fsdecode(v[len(prefix) :]) for v in variables if v.startswith(prefix)}
     return found
+
+
+def _environment(process: Path) -> bytes:
+    """Empty for another user's process, and for one that is already gone."""
+    for _ in range(READS):
+        try:
+            if content := (process / "environ").read_bytes():
+                return content
+            # Who is just becoming another program has none for a moment. The kernel's own never
+            # have one, nor a program.
+            (process / "exe").readlink()
+        except OSError:
+            break
+        time.sleep(READ_AGAIN_S)
+    return b""

@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from aliquot.run import registry
 from tests.native.account_programs import Client, compile_program
 from tests.native.run_programs import ALIQUOT, DEADLINE_S, aliquot, folders, user_environment
 from tests.simulated import SimulatedNode, simulated_node
@@ -257,6 +258,20 @@ def test_a_command_of_many_lines_is_one_line_in_the_table(env: dict[str, str]) -
     done = aliquot(env, "run", "--memory", "1Gi", "--gpu", "0", "--", "sh", "-c", script)
     assert len(done.stdout.splitlines()) == 2
     assert "sh -c 'unset ALIQUOT_RUN" in done.stdout
+
+
+def test_a_process_that_becomes_another_program_is_never_missed(tmp_path: Path) -> None:
+    """It has no environment for a moment, and its run must not be removed in that one."""
+    program = tmp_path / "again"
+    program.write_text('#!/bin/sh\nexec "$0"\n')
+    program.chmod(0o755)
+    again = subprocess.Popen([program], env={registry.RUN_VARIABLE: "/a/run"})
+    try:
+        await_that(lambda: "/a/run" in registry._folders_in_environments(), "it never starts")
+        assert all("/a/run" in registry._folders_in_environments() for _ in range(30))
+    finally:
+        again.kill()
+        again.wait()
 
 
 def test_what_outlives_its_command_keeps_its_run(env: dict[str, str]) -> None:
