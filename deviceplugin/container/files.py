@@ -44,7 +44,6 @@ _OURS = (
     "lib/ld.so.preload",
     "lib/.ld.so.preload.new",
     "journal",
-    "journal.lock",
     "journal.new",
     "journal.damaged-*",
     "gpu-numbers",
@@ -54,8 +53,10 @@ _OURS = (
     # By our manifests for simulated GPUs.
     "simulated/lib*.so.1",
     "simulated/.lib*.so.1.new",
+    "journal.lock",
 )
-"""All that is ever put into the agent's folder, whoever of us does."""
+"""All that is ever put into the agent's folder, whoever of us does. What tells that it is ours goes
+last, so that an uninstall which was interrupted can be done again."""
 _SIGNS = ("journal.lock", "lib/libaliquot-*.so", f"alloc/{_NAME}", "simulated/libcuda.so.1")
 """Of these every folder of an agent has one, and hardly any other folder."""
 _USAGE_IN_CONTAINER = {kind: Path("/run/aliquot") / name for kind, name in _NAMES.items()}

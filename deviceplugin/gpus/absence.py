@@ -15,9 +15,11 @@ class Absence:
     """Whether somebody should do something about it."""
 
 
-def explain_absence(found: Found, error: NvmlError | None, on_bus: tuple[str, ...]) -> Absence:
+def explain_absence(
+    found: Found, error: NvmlError | None, on_bus: tuple[str, ...], doubts: tuple[str, ...] = ()
+) -> Absence:
     """Of a node none of whose GPUs is ours. `error` is why NVML did not tell of any, `on_bus` what
-    the kernel sees without it."""
+    the kernel sees without it, `doubts` why some are left out that may be ours."""
     seen = f"NVIDIA's GPU {', '.join(on_bus)} is on the PCI bus" if on_bus else ""
     if error is not None:
         if error.is_driverless and not on_bus:
@@ -26,6 +28,8 @@ def explain_absence(found: Found, error: NvmlError | None, on_bus: tuple[str, ..
     if found.silent:
         told = "; ".join(f"GPU {index} does not answer: {why}" for index, why in found.silent)
         return Absence(told, is_fault=True)
+    if doubts:
+        return Absence("; ".join(doubts), is_fault=True)
     if found.gpus:
         count = len(found.gpus)
         text = (

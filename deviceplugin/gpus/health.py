@@ -197,7 +197,9 @@ class HealthWatch(threading.Thread):
     def _note_absence(self, failure: NvmlError | None) -> None:
         absence = None
         if not self._fleet.uuids:
-            absence = explain_absence(self._stock.found, failure, self._read_bus())
+            absence = explain_absence(
+                self._stock.found, failure, self._read_bus(), self._stock.doubts
+            )
             if absence != self._absence:
                 level = logging.WARNING if absence.is_fault else logging.INFO
                 _log.log(level, "no GPU to hand out: %s", absence.why)
@@ -214,7 +216,7 @@ class HealthWatch(threading.Thread):
         if not self._nvml.is_open:
             return True
         known, answering = self._fleet.uuids, self._fleet.used_bytes
-        if known and not answering:
+        if known and not answering and not self._hanging:
             return True  # the driver itself was exchanged
         is_overdue = time.monotonic() - self._opened_at_s >= REOPEN_S
         is_missing_some = len(answering) < len(known) or self._stock.is_missing_some or not known

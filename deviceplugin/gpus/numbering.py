@@ -32,14 +32,19 @@ class Numbering:
             self._numbers = self._load()
         if not self._choice.has_numbers:
             return found.gpus, ()
-        numbers, here = dict(self._numbers), {gpu.uuid for gpu in found.gpus}
+        kept, here = self._numbers, {gpu.uuid for gpu in found.gpus}
+        if here and not found.silent and kept.keys().isdisjoint(here):
+            # Those of other hardware, as where a virtual machine begins anew: no GPU that we knew
+            # is here to be mistaken for another.
+            kept = {}
+        numbers = dict(kept)
         # One that is silent still has its place, so that the numbers behind it are right.
         has_shifted = len(numbers.keys() - here) > len(found.silent)
         settled, doubtful = [], []
         for gpu in found.gpus:
             if gpu.uuid in numbers:
                 settled.append(replace(gpu, index=numbers[gpu.uuid]))
-            elif not has_shifted and gpu.index not in self._numbers.values():
+            elif not has_shifted and gpu.index not in kept.values():
                 numbers[gpu.uuid] = gpu.index
                 settled.append(gpu)
             elif self._choice.names(gpu.uuid):

@@ -23,6 +23,8 @@ class Stock:
         patience_s: float,
     ) -> None:
         self.found = Found("", (), ())
+        self.doubts: tuple[str, ...] = ()
+        """Why GPUs are left out of which nobody can tell whether they are ours."""
         self._in_mig: frozenset[str] = frozenset()
         """Those that would be ours otherwise."""
         self._is_missing_mig = False
@@ -39,8 +41,9 @@ class Stock:
         for index, why in found.silent:
             self._complain(f"GPU {index} does not answer: {why}")
         settled, doubtful = self._numbering.settle(found)
-        for gpu in doubtful:
-            self._complain(self._numbering.explain(gpu))
+        self.doubts = tuple(map(self._numbering.explain, doubtful))
+        for doubt in self.doubts:
+            self._complain(doubt)
         if not found.silent:
             for name in unknown_names(self._choice, settled):
                 there = ", ".join(f"{gpu.index} ({gpu.uuid})" for gpu in settled)

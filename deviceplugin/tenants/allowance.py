@@ -34,6 +34,9 @@ class Allowances:
             self._used[key] = recent
             self._bytes[key] = max(cap_bytes, min(before, max(recent)))
 
+    def knows(self, key: Key) -> bool:
+        return key in self._bytes
+
     def of(self, key: Key) -> int:
         """As of the last look, and never less than the cap was then."""
         return self._bytes.get(key, 0)

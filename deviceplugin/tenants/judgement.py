@@ -188,7 +188,8 @@ def judge(
     for use in uses:
         owner, process = owners.get(use.pid), processes.get(use.pid)
         if owner is None or use.gpu not in owner.caps:
-            if process is not None and process.pod_uid and not process.is_ending:
+            is_seen = owner is not None or (process is not None and process.maps_are_known)
+            if process is not None and process.pod_uid and is_seen and not process.is_ending:
                 strangers[process.pod_uid, use.gpu].append(use)
             continue
         if owner.caps[use.gpu] is None:

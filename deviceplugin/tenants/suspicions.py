@@ -23,6 +23,7 @@ class _Suspicion:
     """In the last looks that could see it, the newest last."""
     is_told: bool = False
     is_certain: bool = False
+    is_excused: bool = False
 
 
 @dataclass(slots=True)
@@ -55,13 +56,24 @@ class Suspicions:
                 suspicion.is_certain = True
                 certain.append(now[identity])
         self._current = tuple(
-            breach for identity, breach in now.items() if self._all[identity].is_told
+            breach
+            for identity, breach in now.items()
+            if self._all[identity].is_told and not self._all[identity].is_excused
         )
         return told, certain
 
     def doubt(self, breach: Breach) -> None:
         """Begins anew with one that was to be told, because it is not known whether it is one."""
         del self._all[breach.identity]
+        self._forget(breach)
+
+    def excuse(self, breach: Breach) -> None:
+        """It is none, as long as it lasts."""
+        self._all[breach.identity].is_excused = True
+        self._forget(breach)
+
+    def _forget(self, breach: Breach) -> None:
+        self._current = tuple(each for each in self._current if each.identity != breach.identity)
 
     @property
     def suspects(self) -> frozenset[str]:

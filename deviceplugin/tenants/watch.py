@@ -121,11 +121,11 @@ class TenantWatch(threading.Thread):
         # Whoever seemed to have too much is read before and after NVML: what was freed in between
         # still explains what NVML has seen.
         before = {each.id: _account(each) for each in self._suspects}
-        listed, silent = self._uses()
+        listed, answering = self._uses()
         self._views.forget_all_but({use.pid for use in listed})
         uses = self._rest.awake(listed)
         current = self._allocations()
-        if self._is_quiet(current, is_idle=not listed and not silent):
+        if self._is_quiet(current, is_idle=not listed):
             return
         allocations = {each.id: each for each in current}
         tenants = self._tenants_of(allocations)
@@ -141,11 +141,11 @@ class TenantWatch(threading.Thread):
             for name in busy
             if allocations[name].memory_usage is not None
         }
-        self._note_falls({**tenants, **busy}, used_by(uses, owners), accounts, silent)
+        self._note_falls({**tenants, **busy}, used_by(uses, owners), accounts, answering)
         busy = {name: self._with_allowance(tenant) for name, tenant in busy.items()}
         owners = {pid: busy[tenant.id] for pid, tenant in owners.items()}
         found = judge(uses, processes, owners, accounts, self._inodes())
-        told, certain = self._suspicions.confirm(found, silent.__contains__)
+        told, certain = self._suspicions.confirm(found, lambda gpu: gpu not in answering)
         self._rest.judged(uses, owners, self._suspicions.suspects)
         self._suspects = [
             allocations[name]
@@ -158,7 +158,9 @@ class TenantWatch(threading.Thread):
                 given = self._was_given(breach.gpu, breach.pod_uid)
                 if given is None:
                     self._suspicions.doubt(breach)
-                if given is not False:
+                    continue
+                if given:
+                    self._suspicions.excuse(breach)
                     continue
             _log.warning("%s", breach.text)
             self._report(breach)
@@ -173,39 +175,50 @@ class TenantWatch(threading.Thread):
         return self._quiet_looks > max(LOOKS, SPAN)
 
     def _uses(self) -> tuple[list[Use], frozenset[str]]:
-        """Who uses which GPU, and of which of them nothing is known now."""
+        """Who uses which GPU, and of which of them anything is known now."""
         questions = {gpu: partial(self._nvml.processes, gpu) for gpu in self._gpus()}
         answers = self._patience.ask_all(questions, PATIENCE_S)
         # Health tells of GPUs that do not answer.
-        silent = frozenset(gpu for gpu, told in answers.items() if isinstance(told, NvmlError))
+        answering = frozenset(
+            gpu for gpu, told in answers.items() if not isinstance(told, NvmlError)
+        )
         uses = [
             Use(gpu, each.pid, each.used_bytes)
             for gpu, told in answers.items()
             if not isinstance(told, NvmlError)
             for each in told
         ]
-        return uses, silent
+        return uses, answering
 
     def _note_falls(
         self,
         tenants: Mapping[str, Tenant],
         used: Mapping[Key, int],
         accounts: Mapping[str, Account],
-        silent: Collection[str],
+        answering: Collection[str],
     ) -> None:
         """Caps are compared also of those who use nothing now: a cap that falls in the moment in
-        which a program begins to use its GPU must not be the only one that we ever see."""
+        which a program begins to use its GPU must not be the only one that we ever see. Who is
+        known to have had more before is noted from its first use on: looks that missed it, as
+        after a start of ours, must not be taken for looks at one that had given all back."""
+
+        def is_judged(name: str, gpu: str) -> bool:
+            key = name, gpu
+            fell = self._known[name].allocation.fell_from_bytes > 0
+            first_use = key in credit and used.get(key, 0) > 0
+            return not fell or first_use or self._allowances.knows(key)
+
+        credit = {
+            (name, gpu): min(self._known[name].allocation.fell_from_bytes, booked_bytes)
+            for name, account in accounts.items()
+            for gpu, booked_bytes in account.booked_bytes.items()
+        }
         caps = {
             (name, gpu): cap_bytes
             for name, tenant in tenants.items()
             if name not in self._rest.resting
             for gpu, cap_bytes in tenant.caps.items()
-            if cap_bytes is not None and gpu not in silent
-        }
-        credit = {
-            (name, gpu): min(self._known[name].allocation.fell_from_bytes, booked_bytes)
-            for name, account in accounts.items()
-            for gpu, booked_bytes in account.booked_bytes.items()
+            if cap_bytes is not None and gpu in answering and is_judged(name, gpu)
         }
         self._allowances.forget_all_but(tenants)
         self._allowances.note(caps, used, credit)

@@ -100,6 +100,21 @@ def test_what_has_never_answered_a_probe_is_not_handed_out(tmp_path: Path, drive
     assert all(watched.look().values())
 
 
+def test_the_only_gpu_is_handed_out_however_slow_its_driver_is(
+    tmp_path: Path, driver: Driver
+) -> None:
+    """Its answer comes between two looks, and must not be thrown away for a new session."""
+    driver.gpus[:] = ["GPU-a"]
+    watched = make(tmp_path, driver=driver)
+    asked = driver.hangs["vitals"] = threading.Event()
+    assert all(watched.look().values())
+    opened = driver.opened
+    driver.hangs["vitals"] = threading.Event()
+    asked.set()
+    until(watched, {"GPU-a": ""})
+    assert driver.opened == opened
+
+
 def test_when_opening_hangs_the_node_has_no_gpus_and_says_why(
     tmp_path: Path, driver: Driver
 ) -> None:

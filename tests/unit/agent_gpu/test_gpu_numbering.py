@@ -79,6 +79,27 @@ def test_a_new_gpu_whose_number_may_be_anothers_is_left_out_with_the_remedy(
     assert f"write uuids there, or remove {node.folder / 'gpu-numbers'}" in caplog.text
 
 
+def test_on_other_hardware_numbers_mean_what_is_there(node: Node) -> None:
+    """A virtual machine that was stopped and started has other GPUs, and the same disk."""
+    node.start().look()
+    node.has("GPU-x", "GPU-y", "GPU-z")
+    agent = node.start()
+    assert agent.look() == {"GPU-x": "", "GPU-y": ""}
+
+
+def test_where_nobody_can_tell_whether_any_gpu_is_ours_that_is_a_fault(node: Node) -> None:
+    node.has("GPU-c")
+    first = node.start(Choice(others=frozenset({"0"})))
+    first.look()
+    node.has("GPU-new", "GPU-c")
+    agent = node.start(Choice(others=frozenset({"0"})))
+    assert "GPU-new" not in agent.look()
+    absence = agent.watch.absence
+    assert absence is not None
+    assert absence.is_fault
+    assert "write uuids there" in absence.why
+
+
 def test_a_new_gpu_that_the_settings_name_by_uuid_is_taken(node: Node) -> None:
     agent = node.start(Choice(ours=frozenset({"0", "GPU-x"})))
     agent.look()

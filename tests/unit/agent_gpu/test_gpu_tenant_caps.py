@@ -6,7 +6,7 @@ from deviceplugin.booking.allocator import ContainerAllocation
 from deviceplugin.gpus.nvml import GpuProcess, NvmlError
 from deviceplugin.tenants import watch as tenantwatch
 from deviceplugin.tenants.allowance import SPAN
-from deviceplugin.tenants.judgement import Account, Kind
+from deviceplugin.tenants.judgement import Account, Breach, Kind
 from deviceplugin.tenants.suspicions import CONFIRMED_AFTER
 from shim import limits
 from tests.unit.agent_gpu.tenant_scene import GIB, GPU, Driver, Scene
@@ -97,6 +97,41 @@ def test_an_agent_that_starts_anew_believes_an_account_no_more_than_its_books(
     scene.told.clear()
     scene.fell_from_bytes, account[GPU] = 0, 3 * GIB
     assert scene.look_often() == {Kind.OVER_CAP}, "its cap never fell"
+
+
+@pytest.mark.usefixtures("account")
+@pytest.mark.parametrize("missed", ["process", "gpu"])
+def test_an_agent_whose_first_looks_miss_a_shrunk_container_evicts_nobody(
+    scene: Scene, missed: str
+) -> None:
+    scene.shrink(1 * GIB)
+    scene.driver.used_bytes = 3 * GIB
+    ended: list[Breach] = []
+    watch = scene.watch(end=ended.append)
+    listed, gpus = scene.driver.listed, scene.gpus
+    if missed == "gpu":
+        scene.gpus = []
+    else:
+        scene.driver.listed = []
+    for _ in range(2 * SPAN):
+        watch.look()
+    scene.driver.listed, scene.gpus = listed, gpus
+    assert scene.look_often(watch) == set()
+    assert ended == []
+
+
+@pytest.mark.usefixtures("account")
+def test_while_a_gpu_is_not_shown_nothing_is_taken_from_a_shrunk_container(scene: Scene) -> None:
+    scene.driver.used_bytes = 3 * GIB
+    watch = scene.watch()
+    watch.look()
+    scene.shrink(1 * GIB)
+    watch.look()
+    gpus, scene.gpus = scene.gpus, []
+    for _ in range(2 * SPAN):
+        watch.look()
+    scene.gpus = gpus
+    assert scene.look_often(watch) == set()
 
 
 def test_limits_that_cannot_be_read_accuse_nobody(scene: Scene) -> None:

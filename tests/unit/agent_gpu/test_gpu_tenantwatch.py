@@ -162,6 +162,7 @@ def test_who_has_the_gpu_through_another_plugin_is_left_alone(scene: Scene) -> N
         watch.look()
     assert scene.told == []
     assert asked == [(GPU, UID)] * 3, "until it is known, and then no more"
+    assert watch.breaches == ()
     answers[:] = [False]
     asked.clear()
     watch = scene.watch(was_given=was_given)
