@@ -173,8 +173,10 @@ def judge(
     owners: Mapping[int, Tenant],
     accounts: Mapping[str, Account],
     shims: frozenset[int],
+    pods: Collection[str] = (),
 ) -> list[Breach]:
-    """All that is wrong at this moment. `accounts` are by tenant, `shims` the inodes of ours."""
+    """All that is wrong at this moment. `accounts` are by tenant, `shims` the inodes of ours,
+    `pods` the uids of those that have something: whose process it is, only its files may tell."""
     breaches: list[Breach] = []
     uses = tuple(uses)
     used = used_by(uses, owners)
@@ -188,8 +190,9 @@ def judge(
     for use in uses:
         owner, process = owners.get(use.pid), processes.get(use.pid)
         if owner is None or use.gpu not in owner.caps:
-            is_seen = owner is not None or (process is not None and process.maps_are_known)
-            if process is not None and process.pod_uid and is_seen and not process.is_ending:
+            if process is None or not process.pod_uid or process.is_ending:
+                continue
+            if owner is not None or process.maps_are_known or process.pod_uid not in pods:
                 strangers[process.pod_uid, use.gpu].append(use)
             continue
         if owner.caps[use.gpu] is None:

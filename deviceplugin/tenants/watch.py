@@ -144,7 +144,8 @@ class TenantWatch(threading.Thread):
         self._note_falls({**tenants, **busy}, used_by(uses, owners), accounts, answering)
         busy = {name: self._with_allowance(tenant) for name, tenant in busy.items()}
         owners = {pid: busy[tenant.id] for pid, tenant in owners.items()}
-        found = judge(uses, processes, owners, accounts, self._inodes())
+        pods = {tenant.pod_uid for tenant in tenants.values()}
+        found = judge(uses, processes, owners, accounts, self._inodes(), pods)
         told, certain = self._suspicions.confirm(found, lambda gpu: gpu not in answering)
         self._rest.judged(uses, owners, self._suspicions.suspects)
         self._suspects = [

@@ -400,6 +400,29 @@ def test_an_uninstall_leaves_nothing_on_the_node(tmp_path: Path) -> None:
     assert not list((tmp_path / "cdi").iterdir())
 
 
+def test_an_uninstall_that_was_interrupted_can_be_done_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files = _files(tmp_path, Mounts())
+    root = tmp_path / "state"
+    for name in ("journal", "journal.lock", "gpu-numbers", ".arbiter"):
+        (root / name).touch()
+    unlink = Path.unlink
+
+    def interrupted(path: Path, missing_ok: bool = False) -> None:
+        if path.name == ".arbiter":
+            raise OSError(errno.EIO, "Input/output error", str(path))
+        unlink(path, missing_ok)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", interrupted)
+        with pytest.raises(OSError, match=r"\.arbiter"):
+            files.uninstall()
+    assert not files.is_foreign()
+    assert files.uninstall() == []
+    assert not root.exists()
+
+
 def test_an_uninstall_takes_nothing_of_others(tmp_path: Path) -> None:
     """Also beside ours, and in folders that are named as ours are."""
     files = _files(tmp_path, Mounts())

@@ -127,6 +127,17 @@ def test_a_gpu_that_was_not_given_is_a_breach() -> None:
     assert (breach.kind, breach.tenant, breach.pod_uid) == (Kind.NOT_ALLOCATED, None, "stranger")
 
 
+def test_whose_files_could_not_be_read_is_a_stranger_only_to_pods_that_have_nothing() -> None:
+    """In a pod of several containers, its files tell which of them it belongs to."""
+    unread = {1: seen(1, maps_are_known=False)}
+    assert judge([Use(GPU, 1, GIB)], unread, {}, {}, SHIMS, {"uid-1"}) == []
+    assert kinds(judge([Use(GPU, 1, GIB)], unread, {}, {}, SHIMS, {"uid-2"})) == [
+        Kind.NOT_ALLOCATED
+    ]
+    read = {1: seen(1)}
+    assert kinds(judge([Use(GPU, 1, GIB)], read, {}, {}, SHIMS, {"uid-1"})) == [Kind.NOT_ALLOCATED]
+
+
 def test_programs_of_the_host_are_its_own_business() -> None:
     assert judge([Use(GPU, 1, GIB)], {1: ProcessView(1)}, {}, {}, SHIMS) == []
     assert judge([Use(GPU, 1, GIB)], {}, {}, {}, SHIMS) == [], "it has just ended"
